@@ -1,0 +1,92 @@
+//! The operations a world carries out. The world owns an operation's buffer until it completes,
+//! so a dropped future can never leave the kernel writing into freed memory.
+
+use crate::{Buf, IoError};
+
+/// Names one operation in flight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct OpId(pub u32);
+
+/// Names a device of a world.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DeviceId(pub u32);
+
+/// Names a socket or listener of a world.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SocketId(pub u32);
+
+/// One operation. Offsets and lengths are bytes.
+#[derive(Debug)]
+pub enum Op {
+    /// Fill all of `buf` from the device.
+    Read {
+        /// Where from.
+        device: DeviceId,
+        /// Byte offset on the device.
+        at: u64,
+        /// Filled completely, or the operation fails.
+        buf: Buf,
+    },
+    /// Write all of `buf` to the device. Volatile until a flush.
+    Write {
+        /// Where to.
+        device: DeviceId,
+        /// Byte offset on the device.
+        at: u64,
+        /// Written completely, or the operation fails.
+        buf: Buf,
+    },
+    /// Make every write that completed before this operation was submitted durable.
+    Flush {
+        /// Which device.
+        device: DeviceId,
+    },
+    /// Tell the device that a range is no longer needed; its content becomes undefined.
+    Trim {
+        /// Which device.
+        device: DeviceId,
+        /// Byte offset.
+        at: u64,
+        /// Bytes.
+        length: u64,
+    },
+    /// Make a range read as zeros; the device may deallocate it.
+    WriteZeroes {
+        /// Which device.
+        device: DeviceId,
+        /// Byte offset.
+        at: u64,
+        /// Bytes.
+        length: u64,
+    },
+    /// Accept one connection; the result is the new socket's id.
+    Accept {
+        /// The listener.
+        listener: SocketId,
+    },
+    /// Receive at least one byte into the front of `buf`; the result is the count, 0 at the end.
+    Receive {
+        /// The connection.
+        socket: SocketId,
+        /// Filled from its front.
+        buf: Buf,
+    },
+    /// Send all of `buf`, unless the connection ends; the result is the count.
+    Send {
+        /// The connection.
+        socket: SocketId,
+        /// What to send.
+        buf: Buf,
+    },
+}
+
+/// An operation that has ended.
+#[derive(Debug)]
+pub struct Completed {
+    /// Which one.
+    pub id: OpId,
+    /// The buffer it was given, if any.
+    pub buf: Option<Buf>,
+    /// Bytes moved, a new socket's id, or 0; what that means stands at each [`Op`].
+    pub result: Result<u64, IoError>,
+}

@@ -1,0 +1,55 @@
+//! What stands behind [`crate::Io`]: the kernel, or a simulation.
+
+use std::sync::Arc;
+
+use crate::{Completed, Op, OpId, SocketId};
+
+/// How long [`World::poll`] may wait when nothing has completed yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Park {
+    /// Not at all: other tasks are ready to run.
+    Never,
+    /// Until an operation completes, an unpark, or this moment on the world's clock (ns).
+    Until(u64),
+    /// Until an operation completes or an unpark.
+    Forever,
+}
+
+/// Wakes a parked world from another thread.
+pub trait Unpark: Send + Sync {
+    /// Makes the current or next [`World::poll`] return without waiting further.
+    fn unpark(&self);
+}
+
+/// Carries out operations and keeps time. Owned by one executor, used from one thread.
+///
+/// Invariants every world keeps:
+/// * each submitted operation completes exactly once, through `poll`;
+/// * a flush covers every write that had *completed* when it was submitted;
+/// * time never goes backwards.
+pub trait World {
+    /// Nanoseconds on this world's monotonic clock.
+    fn now_ns(&self) -> u64;
+
+    /// Random bits: from the kernel in production, from the seed in a simulation.
+    fn random(&mut self) -> u64;
+
+    /// Takes an operation. It need not start before the next `poll`, so that submissions of one
+    /// round can be handed to the kernel together.
+    fn submit(&mut self, id: OpId, op: Op);
+
+    /// Starts what was submitted, waits as `park` says, and pushes what has completed.
+    fn poll(&mut self, park: Park, done: &mut Vec<Completed>);
+
+    /// Ends a connection in both directions; operations on it complete soon after.
+    fn shutdown(&mut self, socket: SocketId);
+
+    /// Forgets a socket: shuts it down, and releases the descriptor once the operations still in
+    /// flight on it have completed.
+    fn close(&mut self, socket: SocketId);
+
+    /// A handle to wake this world from other threads; none in a simulation.
+    fn unparker(&self) -> Option<Arc<dyn Unpark>> {
+        None
+    }
+}
