@@ -5,6 +5,7 @@
 //!   kernel refuses io_uring); tests and the laboratory are simulated drives under virtual time.
 //! * [`Device`], [`Socket`], [`Listener`]: handles that submit operations to the world.
 //! * [`Buf`] and [`Pool`]: owned, 4 KiB-aligned buffers from one arena, with headroom.
+//! * [`mailbox`]: values from other threads, awaited by a task.
 //! * [`Volume`]: what a door (NBD, FUSE, …) serves.
 //!
 //! The crate knows nothing about tiers, protocols or the kernel. It depends on std alone.
@@ -13,6 +14,7 @@ mod buf;
 mod device;
 mod error;
 mod executor;
+mod mailbox;
 mod op;
 mod socket;
 pub mod units;
@@ -24,6 +26,7 @@ pub use buf::{Buf, HEADROOM_BYTES, Pool, PoolUse};
 pub use device::{Command, Device, DeviceInfo, Transfer};
 pub use error::{ErrorKind, IoError};
 pub use executor::{Io, Sleep};
+pub use mailbox::{Receiver, Sender, Undelivered, mailbox};
 pub use op::{Completed, DeviceId, Op, OpId, SocketId};
 pub use socket::{Accepting, Listener, Socket, Transferring};
 pub use volume::{Durability, Place, Span, Volume, VolumeInfo, ZeroMode};
