@@ -1,0 +1,33 @@
+# The few commands a newcomer needs. Everything behind them is in xtask/ and scripts/.
+
+ROUNDS ?= 50
+
+.PHONY: help setup build run test check crash bench clean
+
+help: ## what there is
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+
+setup: ## install what a fresh Debian with Rust lacks (says what and why; nothing to do the second time)
+	@scripts/setup
+
+build: ## the release binary, target/release/bimetal
+	cargo build --release --locked --package bimetal
+
+run: setup build ## fuse two file-backed drives under ./run, fill them with a real tree, restart, verify
+	@cargo x demo
+
+test: setup ## every test
+	cargo test --workspace --locked
+
+check: setup ## the whole gate: format, lints, docs, tidiness, tests
+	@cargo x check
+
+crash: setup build ## kill -9 under fio, SQLite and PostgreSQL load, ROUNDS times (default 50)
+	BIMETAL_CRASH_ROUNDS=$(ROUNDS) cargo test --release --locked --package bimetal --test crash -- --nocapture --test-threads=1
+
+bench: setup build ## side by side with nbdkit and qemu-nbd; prints tables of ratios
+	@cargo x bench
+
+clean: ## everything that was built, and ./run with the demonstration's volume
+	cargo clean
+	@if [ -x scripts/forget-run ]; then scripts/forget-run; fi
