@@ -189,7 +189,18 @@ impl Io {
     /// # Panics
     /// When every task waits and the world has nothing under way: that is a lost wake-up, and
     /// hanging would hide it. (With an unparker, another thread may still wake us: then it waits.)
+    /// Also when the world loses power, which only a simulation does: see [`Io::run_until_cut`].
     pub fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
+        self.run_until_cut(future).expect("the world lost power: nothing completes any more")
+    }
+
+    /// Like [`Io::block_on`], but ends with `None` as soon as the world has no power: no task
+    /// runs after that moment. `future` is dropped; spawned tasks are left for
+    /// [`Io::drop_tasks`].
+    ///
+    /// # Panics
+    /// As [`Io::block_on`] does on a lost wake-up.
+    pub fn run_until_cut<T>(&self, future: impl Future<Output = T>) -> Option<T> {
         let mut future = std::pin::pin!(future);
         let shared = Arc::new(TaskWaker {
             ready: self.0.ready.clone(),
@@ -203,6 +214,11 @@ impl Io {
             std::mem::swap(&mut round, &mut *self.0.ready.queue.lock().expect("not poisoned"));
             let mut tasks = round.drain(..);
             while let Some(task) = tasks.next() {
+                // Looked at before each task: a submission of the one before may have been the
+                // moment of the cut, and what ran after it could not have happened.
+                if !self.0.world.borrow().powered() {
+                    return None;
+                }
                 if task != MAIN_TASK {
                     self.run_task(task);
                     continue;
@@ -212,18 +228,21 @@ impl Io {
                     // The rest of this round belongs to the next call.
                     let rest = tasks.collect::<Vec<_>>();
                     self.0.ready.queue.lock().expect("not poisoned").splice(0..0, rest);
-                    return value;
+                    return Some(value);
                 }
             }
             drop(tasks);
+            if !self.0.world.borrow().powered() {
+                return None;
+            }
             self.turn();
         }
     }
 
     /// Lets the world work for one round without running any task: used to drain operations
-    /// after every task has been dropped.
+    /// after every task has been dropped. Ends early when the world loses power.
     pub fn drain(&self) {
-        while self.in_flight() > 0 {
+        while self.in_flight() > 0 && self.0.world.borrow().powered() {
             self.turn();
         }
     }

@@ -41,6 +41,12 @@ pub trait World {
     /// Starts what was submitted, waits as `park` says, and pushes what has completed.
     fn poll(&mut self, park: Park, done: &mut Vec<Completed>);
 
+    /// Whether the world still has power. Once it says no, nothing completes any more and
+    /// [`crate::Io::run_until_cut`] ends. Only a simulation ever says no.
+    fn powered(&self) -> bool {
+        true
+    }
+
     /// Ends a connection in both directions; operations on it complete soon after.
     fn shutdown(&mut self, socket: SocketId);
 

@@ -10,6 +10,9 @@ use crate::{Device, DeviceId, DeviceInfo, WaitList};
 struct Backwards {
     now_ns: u64,
     under_way: Vec<(OpId, Op)>,
+    /// Power fails when this many operations have been submitted; 0: never.
+    submissions_max: usize,
+    submissions: usize,
 }
 
 impl World for Backwards {
@@ -22,7 +25,12 @@ impl World for Backwards {
     }
 
     fn submit(&mut self, id: OpId, op: Op) {
+        self.submissions += 1;
         self.under_way.push((id, op));
+    }
+
+    fn powered(&self) -> bool {
+        self.submissions_max == 0 || self.submissions < self.submissions_max
     }
 
     fn poll(&mut self, park: Park, done: &mut Vec<Completed>) {
@@ -47,7 +55,11 @@ impl World for Backwards {
 }
 
 fn executor() -> (Io, Device) {
-    let io = Io::new(Box::<Backwards>::default(), Pool::new(0));
+    executor_over(Backwards::default())
+}
+
+fn executor_over(world: Backwards) -> (Io, Device) {
+    let io = Io::new(Box::new(world), Pool::new(0));
     let info = DeviceInfo {
         path: "test".into(),
         size_bytes: 1 << 20,
@@ -146,4 +158,28 @@ fn a_gate_lets_in_as_many_as_fit_in_order_of_arrival() {
 fn a_lost_wake_up_is_loud() {
     let (io, _) = executor();
     io.block_on(std::future::pending::<()>());
+}
+
+#[test]
+fn nothing_runs_after_power_is_lost() {
+    let (io, device) = executor_over(Backwards { submissions_max: 2, ..Backwards::default() });
+    let after = Rc::new(Cell::new(false));
+    let outcome = io.run_until_cut(async {
+        let (buf, outcome) = device.read(1, io.pool().take(512)).await;
+        outcome.unwrap();
+        let seen = after.clone();
+        io.spawn(async move { seen.set(true) });
+        device.write(0, buf).await.1
+    });
+    assert_eq!(outcome, None);
+    io.drain();
+    io.drop_tasks();
+    assert!(!after.get());
+}
+
+#[test]
+#[should_panic(expected = "lost power")]
+fn a_world_without_power_does_not_hang_the_caller() {
+    let (io, device) = executor_over(Backwards { submissions_max: 1, ..Backwards::default() });
+    let _ = io.block_on(device.flush());
 }
