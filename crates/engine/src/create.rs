@@ -1,0 +1,133 @@
+//! Making a volume of two drives, recognising one, and ending one.
+
+use io::units::MIB;
+use io::{Device, Io};
+
+use crate::address::{Lsn, Tier};
+use crate::error::Error;
+use crate::format::superblock::{COPY_POSITIONS, SUPERBLOCK_BYTES, State, Superblock, Uuid};
+use crate::geometry::{CreateOptions, Geometry, plan};
+use crate::superblocks;
+
+/// Metadata is zeroed in pieces of this size, so that progress can be shown.
+const ZERO_STEP_BYTES: u64 = 64 * MIB;
+
+/// Who a volume is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// Name given at `create`.
+    pub name: String,
+    /// Identity of the volume.
+    pub volume_id: Uuid,
+    /// Identities of the fast and slow drive.
+    pub drive_ids: [Uuid; 2],
+    /// Shape of the volume.
+    pub geometry: Geometry,
+}
+
+/// What `inspect` found on a drive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Inspection {
+    /// A drive of a bimetal volume.
+    Member(Box<Superblock>),
+    /// No bimetal superblock.
+    NotAMember,
+}
+
+/// Makes a volume of two drives; whatever they held is lost. `progress` is told bytes done and
+/// total.
+///
+/// A crash in between leaves drives that are recognised as half-made.
+///
+/// # Errors
+/// `Error::Geometry` before anything is touched, or a device's error.
+pub async fn create(
+    io: &Io,
+    fast: &Device,
+    slow: &Device,
+    options: CreateOptions,
+    progress: &dyn Fn(u64, u64),
+) -> Result<Identity, Error> {
+    let geometry = plan(fast.info(), slow.info(), &options)?;
+    let mut superblock = Superblock {
+        role: Tier::Fast,
+        volume_id: Uuid::from_random(io.random(), io.random()),
+        drive_ids: [(); 2].map(|()| Uuid::from_random(io.random(), io.random())),
+        name: options.name,
+        state: State::Creating,
+        geometry,
+        generation: 0,
+        session: 0,
+        sequence: 1,
+        // One, so that an LSN of 0 never names a record.
+        log_tail: Lsn(1),
+        log_session_start: Lsn(1),
+        log_durable: Lsn(1),
+        read_only_compatible: 0,
+    };
+    let drives = [(Tier::Fast, fast), (Tier::Slow, slow)];
+    for (tier, device) in drives {
+        superblock.role = tier;
+        superblocks::write(io, device, &superblock).await?;
+    }
+    let total = superblock.geometry.layouts.iter().map(|layout| layout.map_bytes).sum();
+    let mut done = 0;
+    for (tier, device) in drives {
+        let layout = superblock.geometry.layouts[tier.index()];
+        // Blank pages mean holes, so the map must not keep what the drive held before. The log
+        // needs no zeroing: its records carry the volume's identity.
+        let end = layout.map_at + layout.map_bytes;
+        let mut at = layout.map_at;
+        while at < end {
+            let length = ZERO_STEP_BYTES.min(end - at);
+            device.write_zeroes(at, length).await?;
+            at += length;
+            done += length;
+            progress(done, total);
+        }
+        // The first 4 KiB stay zero: no foreign signature may survive there.
+        let first = io.pool().take_zeroed(COPY_POSITIONS[0] as usize);
+        device.write(0, first).await.1?;
+        device.flush().await?;
+    }
+    superblock.state = State::Clean;
+    superblock.sequence += 1;
+    // Slow first: a volume whose fast drive is still `Creating` is refused as half-made.
+    for (tier, device) in [drives[1], drives[0]] {
+        superblock.role = tier;
+        superblocks::write(io, device, &superblock).await?;
+    }
+    Ok(Identity {
+        name: superblock.name,
+        volume_id: superblock.volume_id,
+        drive_ids: superblock.drive_ids,
+        geometry: superblock.geometry,
+    })
+}
+
+/// Says whether a drive belongs to a bimetal volume, and to which.
+///
+/// # Errors
+/// When the drive cannot be read, or holds a superblock that cannot be used.
+pub async fn inspect(io: &Io, device: &Device) -> Result<Inspection, Error> {
+    Ok(match superblocks::read(io, device).await? {
+        Some(superblock) => Inspection::Member(Box::new(superblock)),
+        None => Inspection::NotAMember,
+    })
+}
+
+/// Wipes the superblocks of one drive, so that it is no longer part of a volume. The data is not
+/// erased, but cannot be found again.
+///
+/// # Errors
+/// A device's error.
+pub async fn destroy(io: &Io, device: &Device) -> Result<(), Error> {
+    for position in COPY_POSITIONS {
+        if position + SUPERBLOCK_BYTES as u64 > device.info().size_bytes {
+            continue;
+        }
+        device.write(position, io.pool().take_zeroed(SUPERBLOCK_BYTES)).await.1?;
+    }
+    device.flush().await?;
+    Ok(())
+}

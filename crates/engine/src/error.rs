@@ -1,0 +1,93 @@
+//! What the engine refuses or reports, each with what, where, and what to do.
+
+use std::fmt;
+
+use io::{ErrorKind, IoError};
+
+use crate::Tier;
+
+/// A failed engine operation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Error {
+    /// A device operation failed.
+    Device(IoError),
+    /// The options or drives cannot make a volume; nothing was changed.
+    Geometry(String),
+    /// The drive carries no bimetal superblock.
+    NotAMember {
+        /// Path of the drive.
+        path: String,
+        /// What was found instead.
+        found: String,
+    },
+    /// A superblock is there but damaged or of an unknown version.
+    Superblock {
+        /// Path of the drive.
+        path: String,
+        /// What is wrong, and what to do.
+        problem: String,
+    },
+    /// Both drives are members, but do not belong together as given.
+    Mismatch(String),
+    /// Metadata is damaged beyond what the copies can repair.
+    Damaged(String),
+    /// The volume stopped itself after a failed write or flush.
+    Poisoned(String),
+    /// The volume was opened read-only.
+    ReadOnly,
+    /// Outside the volume, or not in 512-byte units.
+    Range(String),
+    /// A block in the landing log did not match its checksum.
+    Checksum {
+        /// Which drive it was read from.
+        tier: Tier,
+        /// Byte offset in the volume.
+        at: u64,
+    },
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Device(error) => write!(f, "{error}"),
+            Error::Geometry(text) | Error::Mismatch(text) | Error::Damaged(text) => {
+                f.write_str(text)
+            }
+            Error::NotAMember { path, found } => {
+                write!(f, "{path} is not part of a bimetal volume: {found}")
+            }
+            Error::Superblock { path, problem } => write!(f, "superblock of {path}: {problem}"),
+            Error::Poisoned(cause) => write!(
+                f,
+                "the volume has stopped taking writes: {cause}. Everything flushed before is \
+                 safe; mend the cause, then serve the volume again"
+            ),
+            Error::ReadOnly => f.write_str("the volume is read-only"),
+            Error::Range(text) => f.write_str(text),
+            Error::Checksum { tier, at } => write!(
+                f,
+                "checksum mismatch in the landing log on the {tier} drive, for volume offset {at}"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<IoError> for Error {
+    fn from(error: IoError) -> Error {
+        Error::Device(error)
+    }
+}
+
+impl From<Error> for IoError {
+    fn from(error: Error) -> IoError {
+        let kind = match &error {
+            Error::Device(error) => return error.clone(),
+            Error::Poisoned(_) | Error::ReadOnly => ErrorKind::ReadOnly,
+            Error::Range(_) => ErrorKind::Range,
+            _ => ErrorKind::Io,
+        };
+        IoError::new(kind, error.to_string())
+    }
+}

@@ -1,0 +1,144 @@
+//! A page of the map: where each of 504 consecutive extents has its home.
+//!
+//! * Two copies of each page lie side by side on each drive; a checkpoint overwrites the older.
+//! * `lsn`: the page holds exactly the map changes of all records before it. Recovery applies
+//!   those from it on.
+//! * A page of zeros was never written: all its extents are holes.
+//! * A torn page fails its CRC, and the other copy together with the log replaces it.
+
+use super::{put_u32, put_u64, u32_at, u64_at};
+use crate::address::{Home, Lsn, SlotId, Tier};
+use crate::checksum::crc32c_around;
+
+/// Bytes in a page: what any drive since 2011 writes as one sector or a few.
+pub const PAGE_BYTES: usize = 4096;
+/// Extents per page.
+pub const ENTRIES_PER_PAGE: usize = (PAGE_BYTES - HEADER_BYTES) / 8;
+
+const MAGIC: u32 = u32::from_le_bytes(*b"BMmp");
+const VERSION: u32 = 1;
+
+const AT_MAGIC: usize = 0;
+const AT_VERSION: usize = AT_MAGIC + 4;
+const AT_PAGE: usize = AT_VERSION + 4;
+const AT_LSN: usize = AT_PAGE + 8;
+const AT_VOLUME: usize = AT_LSN + 8;
+const AT_CRC: usize = AT_VOLUME + 8;
+const HEADER_BYTES: usize = 64;
+const _: () = assert!(AT_CRC + 4 <= HEADER_BYTES && ENTRIES_PER_PAGE == 504);
+
+const MAPPED: u64 = 1 << 63;
+const ON_SLOW: u64 = 1 << 62;
+const SLOT_MASK: u64 = (1 << 40) - 1;
+
+/// Encodes where an extent is; a hole is 0.
+pub fn encode_home(home: Option<Home>) -> u64 {
+    match home {
+        None => 0,
+        Some(Home { tier: Tier::Fast, slot }) => MAPPED | slot.0,
+        Some(Home { tier: Tier::Slow, slot }) => MAPPED | ON_SLOW | slot.0,
+    }
+}
+
+/// Decodes where an extent is. Outer `None`: not a valid entry.
+#[allow(clippy::option_option)] // A hole is a valid value.
+pub fn decode_home(raw: u64) -> Option<Option<Home>> {
+    if raw == 0 {
+        return Some(None);
+    }
+    if raw & MAPPED == 0 || raw & !(MAPPED | ON_SLOW | SLOT_MASK) != 0 {
+        return None;
+    }
+    let tier = if raw & ON_SLOW == 0 { Tier::Fast } else { Tier::Slow };
+    Some(Some(Home { tier, slot: SlotId(raw & SLOT_MASK) }))
+}
+
+/// What stands in one copy of a page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PageCopy {
+    /// All zeros: never written.
+    Blank,
+    /// Torn, rotten, or of another place or volume.
+    Bad,
+    /// Valid, up to this LSN.
+    Valid(Lsn),
+}
+
+/// Encodes a page. `entries` are raw map entries, at most [`ENTRIES_PER_PAGE`]; the rest is holes.
+pub fn encode(out: &mut [u8], volume_tag: u64, page: u64, lsn: Lsn, entries: &[u64]) {
+    assert!(out.len() == PAGE_BYTES && entries.len() <= ENTRIES_PER_PAGE);
+    out.fill(0);
+    put_u32(out, AT_MAGIC, MAGIC);
+    put_u32(out, AT_VERSION, VERSION);
+    put_u64(out, AT_PAGE, page);
+    put_u64(out, AT_LSN, lsn.0);
+    put_u64(out, AT_VOLUME, volume_tag);
+    for (bytes, entry) in out[HEADER_BYTES..].chunks_exact_mut(8).zip(entries) {
+        bytes.copy_from_slice(&entry.to_le_bytes());
+    }
+    let crc = crc32c_around(out, AT_CRC);
+    put_u32(out, AT_CRC, crc);
+}
+
+/// Judges one copy of a page. The entries of a valid one are read with [`entries`].
+pub fn examine(bytes: &[u8], volume_tag: u64, page: u64) -> PageCopy {
+    if bytes.len() != PAGE_BYTES {
+        return PageCopy::Bad;
+    }
+    if bytes.iter().all(|byte| *byte == 0) {
+        return PageCopy::Blank;
+    }
+    let sound = u32_at(bytes, AT_MAGIC) == MAGIC
+        && u32_at(bytes, AT_VERSION) == VERSION
+        && u64_at(bytes, AT_VOLUME) == volume_tag
+        && u64_at(bytes, AT_PAGE) == page
+        && u32_at(bytes, AT_CRC) == crc32c_around(bytes, AT_CRC);
+    if sound { PageCopy::Valid(Lsn(u64_at(bytes, AT_LSN))) } else { PageCopy::Bad }
+}
+
+/// The raw entries of a page that [`examine`] found valid.
+pub fn entries(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
+    bytes[HEADER_BYTES..PAGE_BYTES].chunks_exact(8).map(|bytes| u64_at(bytes, 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_comes_back_as_it_was_written() {
+        let mut bytes = vec![0; PAGE_BYTES];
+        let written: Vec<u64> = (0..504)
+            .map(|n| {
+                let tier = if n % 3 == 0 { Tier::Fast } else { Tier::Slow };
+                encode_home((n % 5 != 0).then_some(Home { tier, slot: SlotId(n * 7) }))
+            })
+            .collect();
+        encode(&mut bytes, 42, 9, Lsn(1000), &written);
+        assert_eq!(examine(&bytes, 42, 9), PageCopy::Valid(Lsn(1000)));
+        assert_eq!(entries(&bytes).collect::<Vec<_>>(), written);
+        assert_eq!(examine(&bytes, 42, 8), PageCopy::Bad, "misdirected");
+        assert_eq!(examine(&bytes, 41, 9), PageCopy::Bad, "foreign");
+        assert_eq!(examine(&[0; PAGE_BYTES], 42, 9), PageCopy::Blank);
+    }
+
+    #[test]
+    fn any_flipped_bit_is_noticed() {
+        let mut bytes = vec![0; PAGE_BYTES];
+        encode(&mut bytes, 42, 9, Lsn(1000), &[encode_home(None); 504]);
+        for at in 0..PAGE_BYTES {
+            bytes[at] ^= 1 << (at % 8);
+            assert_eq!(examine(&bytes, 42, 9), PageCopy::Bad, "byte {at}");
+            bytes[at] ^= 1 << (at % 8);
+        }
+    }
+
+    #[test]
+    fn impossible_entries_are_not_homes() {
+        assert_eq!(decode_home(0), Some(None));
+        assert_eq!(decode_home(5), None);
+        assert_eq!(decode_home(MAPPED | 1 << 50), None);
+        let home = Home { tier: Tier::Slow, slot: SlotId((1 << 40) - 1) };
+        assert_eq!(decode_home(encode_home(Some(home))), Some(Some(home)));
+    }
+}

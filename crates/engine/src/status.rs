@@ -1,0 +1,145 @@
+//! What can be seen of a running volume: plain numbers, copied out of the state.
+
+use crate::address::Tier;
+use crate::format::superblock::Uuid;
+use crate::geometry::Geometry;
+
+/// Operations and bytes that went to one drive since the volume was opened, background included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DriveUse {
+    /// Read operations.
+    pub reads: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Write operations.
+    pub writes: u64,
+    /// Bytes written.
+    pub write_bytes: u64,
+    /// Flushes sent.
+    pub flushes: u64,
+    /// Operations that failed.
+    pub errors: u64,
+}
+
+/// One drive of a running volume.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DriveStatus {
+    /// Fast or slow.
+    pub tier: Tier,
+    /// How the drive was named when it was opened.
+    pub path: String,
+    /// Identity in its superblock.
+    pub drive_id: Uuid,
+    /// Slots for extents.
+    pub slots: u64,
+    /// Slots that hold nothing.
+    pub slots_free: u64,
+    /// What went to the drive.
+    pub traffic: DriveUse,
+    /// The first error it gave, in words.
+    pub first_error: Option<String>,
+}
+
+/// Requests of one kind from clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RequestUse {
+    /// Requests.
+    pub count: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// Where bytes that clients read or wrote were served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Served {
+    /// From and into the landing log.
+    pub log_bytes: u64,
+    /// From and into slots of the fast drive.
+    pub fast_bytes: u64,
+    /// From and into slots of the slow drive.
+    pub slow_bytes: u64,
+    /// Read from holes (zeros, no drive involved).
+    pub hole_bytes: u64,
+}
+
+/// The landing log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LogStatus {
+    /// Size of the ring.
+    pub size_bytes: u64,
+    /// Between tail and head: live data and what waits for a checkpoint.
+    pub used_bytes: u64,
+    /// Data that only the log holds (not destaged yet).
+    pub dirty_bytes: u64,
+    /// Times a write had to wait because the log was full.
+    pub full_waits: u64,
+    /// Checkpoints since the volume was opened.
+    pub checkpoints: u64,
+}
+
+/// Bytes moved in the background.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Moves {
+    /// From slow to fast slots.
+    pub promoted_bytes: u64,
+    /// From fast to slow slots.
+    pub demoted_bytes: u64,
+    /// From the log to slots.
+    pub destaged_bytes: u64,
+}
+
+/// How the volume came up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Recovery {
+    /// It had not been closed in order.
+    pub unclean: bool,
+    /// Log records replayed.
+    pub records: u64,
+    /// Bytes of log read.
+    pub log_bytes: u64,
+    /// Time from opening to ready, in nanoseconds.
+    pub duration_ns: u64,
+    /// Map pages taken from another copy because the newest was damaged.
+    pub pages_repaired: u64,
+    /// Log blocks whose data is damaged; reading them gives an error.
+    pub blocks_damaged: u64,
+}
+
+/// A running volume.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Status {
+    /// Name given at `create`.
+    pub name: String,
+    /// Identity.
+    pub volume_id: Uuid,
+    /// Opening for writing, counted from 1.
+    pub generation: u64,
+    /// Shape.
+    pub geometry: Geometry,
+    /// Opened read-only.
+    pub read_only: bool,
+    /// Why the volume stopped taking writes, if it did.
+    pub poisoned: Option<String>,
+    /// The fast and the slow drive.
+    pub drives: [DriveStatus; 2],
+    /// Read requests.
+    pub reads: RequestUse,
+    /// Write requests.
+    pub writes: RequestUse,
+    /// Trim and write-zeroes requests.
+    pub trims: RequestUse,
+    /// Flushes that clients asked for (forced unit access included).
+    pub flushes_asked: u64,
+    /// Where requests were served.
+    pub served: Served,
+    /// The landing log.
+    pub log: LogStatus,
+    /// Background moves.
+    pub moves: Moves,
+    /// Extents that hold data.
+    pub extents_mapped: u64,
+    /// RAM for map, heat, bitmaps and the log index, as allocated now, in bytes.
+    pub memory_bytes: u64,
+    /// How the volume came up.
+    pub recovery: Recovery,
+}

@@ -1,0 +1,175 @@
+//! Reading, judging and writing the superblocks of a pair of drives.
+
+use io::{Device, Io};
+
+use crate::address::Tier;
+use crate::error::Error;
+use crate::format::superblock::{
+    COPY_POSITIONS, SUPERBLOCK_BYTES, State, Superblock, SuperblockProblem,
+};
+
+/// Writes both copies, each made durable before the next is touched: a cut at any moment leaves
+/// one whole copy, the old or the new.
+pub(crate) async fn write(io: &Io, device: &Device, superblock: &Superblock) -> Result<(), Error> {
+    for (copy, position) in COPY_POSITIONS.into_iter().enumerate() {
+        let mut buf = io.pool().take(SUPERBLOCK_BYTES);
+        superblock.encode(&mut buf, copy);
+        device.write(position, buf).await.1?;
+        device.flush().await?;
+    }
+    Ok(())
+}
+
+/// Reads the newest valid copy. `Ok(None)`: the drive is not ours.
+///
+/// # Errors
+/// When a superblock is there but cannot be used, or the drive cannot be read.
+pub(crate) async fn read(io: &Io, device: &Device) -> Result<Option<Superblock>, Error> {
+    let info = device.info();
+    let last = COPY_POSITIONS[1] + SUPERBLOCK_BYTES as u64;
+    if info.size_bytes < last {
+        return Ok(None);
+    }
+    let mut best: Option<Superblock> = None;
+    let mut damaged = false;
+    let mut too_new = None;
+    let mut unreadable = None;
+    for (copy, position) in COPY_POSITIONS.into_iter().enumerate() {
+        let (buf, outcome) = device.read(position, io.pool().take(SUPERBLOCK_BYTES)).await;
+        if let Err(error) = outcome {
+            unreadable = Some(error);
+            continue;
+        }
+        match Superblock::decode(&buf, copy) {
+            Ok(found) => {
+                if best.as_ref().is_none_or(|best| found.sequence > best.sequence) {
+                    best = Some(found);
+                }
+            }
+            Err(SuperblockProblem::Absent) => {}
+            Err(SuperblockProblem::Damaged) => damaged = true,
+            Err(SuperblockProblem::TooNew(text)) => too_new = Some(text),
+        }
+    }
+    let problem = |problem: String| Err(Error::Superblock { path: info.path.clone(), problem });
+    match (best, too_new, unreadable) {
+        (_, Some(text), _) => problem(format!("{text}. Use a newer bimetal")),
+        (Some(best), ..) => Ok(Some(best)),
+        (None, None, Some(error)) => Err(error.within("reading the superblock").into()),
+        (None, None, None) if damaged => problem(
+            "both copies are damaged (at 4 KiB and 512 KiB). Do not write to this drive; if you \
+             have an image of it, restore the first MiB"
+                .into(),
+        ),
+        (None, None, None) => Ok(None),
+    }
+}
+
+/// Judges whether two drives, given as fast and slow, are one volume of the same moment.
+///
+/// # Errors
+/// `NotAMember` or `Mismatch` with which drive is wrong, and what to do.
+pub(crate) fn judge_pair(
+    fast: (&Device, Option<Superblock>),
+    slow: (&Device, Option<Superblock>),
+) -> Result<[Superblock; 2], Error> {
+    let path = |tier: Tier| match tier {
+        Tier::Fast => fast.0.info().path.as_str(),
+        Tier::Slow => slow.0.info().path.as_str(),
+    };
+    let member = |tier: Tier, found: &Option<Superblock>| {
+        found.clone().ok_or_else(|| Error::NotAMember {
+            path: path(tier).to_owned(),
+            found: "no bimetal superblock at 4 KiB or 512 KiB. 'bimetal scan' lists the drives \
+                    that have one"
+                .into(),
+        })
+    };
+    let pair = [member(Tier::Fast, &fast.1)?, member(Tier::Slow, &slow.1)?];
+    let refuse = |text: String| Err(Error::Mismatch(text));
+    if pair[0].role == Tier::Slow && pair[1].role == Tier::Fast {
+        return refuse(format!(
+            "the drives are swapped: {} is the slow drive of '{}' and {} is a fast drive. Give \
+             them the other way round",
+            path(Tier::Fast),
+            pair[0].name,
+            path(Tier::Slow)
+        ));
+    }
+    for tier in Tier::BOTH {
+        let superblock = &pair[tier.index()];
+        if superblock.role != tier {
+            return refuse(format!(
+                "{} was given as the {tier} drive, but is the {} drive of volume '{}'",
+                path(tier),
+                superblock.role,
+                superblock.name
+            ));
+        }
+    }
+    if pair[0].volume_id != pair[1].volume_id || pair[0].drive_ids != pair[1].drive_ids {
+        return refuse(format!(
+            "the drives belong to different volumes: {} to '{}' ({}), {} to '{}' ({})",
+            path(Tier::Fast),
+            pair[0].name,
+            pair[0].volume_id,
+            path(Tier::Slow),
+            pair[1].name,
+            pair[1].volume_id
+        ));
+    }
+    if pair.iter().any(|superblock| superblock.state == State::Creating) {
+        return refuse(format!(
+            "creating volume '{}' was interrupted before it held any data. Create it again with \
+             --force",
+            pair[0].name
+        ));
+    }
+    if pair[0].geometry != pair[1].geometry {
+        return refuse("the drives describe the volume's shape differently".into());
+    }
+    for (tier, device) in [(Tier::Fast, fast.0), (Tier::Slow, slow.0)] {
+        let expected = pair[0].geometry.layouts[tier.index()].drive_bytes;
+        let found = device.info().size_bytes;
+        if found < expected {
+            return refuse(format!(
+                "{} has been truncated: it is {found} bytes long and was {expected}. Restore its \
+                 full length (nothing was changed)",
+                path(tier)
+            ));
+        }
+    }
+    judge_generations(&pair, path(Tier::Fast), path(Tier::Slow))?;
+    Ok(pair)
+}
+
+fn judge_generations(pair: &[Superblock; 2], fast: &str, slow: &str) -> Result<(), Error> {
+    let refuse = |text: String| Err(Error::Mismatch(text));
+    let [one, other] = pair;
+    if one.generation == other.generation {
+        // While opening, the session number of an interrupted attempt may stand on one drive only.
+        let settled = [State::Open, State::Clean];
+        let both = settled.contains(&one.state) && settled.contains(&other.state);
+        if both && one.session != other.session {
+            return refuse(format!(
+                "{fast} and {slow} were written apart from each other (copies of the drives have \
+                 been in use separately). Take both from the same copy"
+            ));
+        }
+        return Ok(());
+    }
+    let (newer, older, older_path, newer_path) = if one.generation > other.generation {
+        (one, other, slow, fast)
+    } else {
+        (other, one, fast, slow)
+    };
+    // A cut between the two writes of an opening's first step leaves exactly this.
+    if newer.state == State::Opening && newer.generation == older.generation + 1 {
+        return Ok(());
+    }
+    refuse(format!(
+        "{older_path} is older than {newer_path} (generation {} against {}): it is an earlier copy \
+         of the drive, or was missing while the volume was in use. Give the drive that was in use",
+        older.generation, newer.generation
+    ))
+}
