@@ -1,5 +1,13 @@
 //! Doors: each speaks a protocol on one side and calls an [`io::Volume`] on the other.
+//!
+//! * [`nbd`]: network block device, over unix sockets and TCP.
+//! * [`fuse`]: the volume as one file, and that file as a loop device.
+//! * [`control`]: questions and orders to a running server.
+//! * [`Metered`]: a volume that counts what passes through it.
 
 pub mod control;
 pub mod fuse;
+mod meter;
 pub mod nbd;
+
+pub use meter::{KindMeter, LATENCY_MAX_NS, Meter, Metered};
