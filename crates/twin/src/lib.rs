@@ -1,1 +1,27 @@
-//! (being written)
+//! Simulated drives under virtual time: the other world behind the seam.
+//!
+//! A [`Simulation`] owns drives that outlive executors: boot one, run, cut the power, boot
+//! another. Everything in it is decided by its seed. docs/simulation.md has the rules and why
+//! each is something a real drive may do.
+//!
+//! It knows nothing of what runs on it.
+
+mod cache;
+mod change;
+mod drive;
+mod fault;
+mod loss;
+mod medium;
+mod model;
+mod random;
+mod simulation;
+mod state;
+mod trace;
+
+pub use drive::{DriveCounters, DriveSpec};
+pub use loss::CacheLoss;
+pub use medium::{NumberHasher, NumberMap};
+pub use model::{Kind, Latencies, Model, Request};
+pub use random::{Random, mix};
+pub use simulation::{DriveId, DriveImage, Outcome, Simulation, Snapshot};
+pub use state::{CutPoint, Moment};

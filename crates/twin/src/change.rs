@@ -1,0 +1,231 @@
+//! One change of a drive's content: a write, zeroes, or a trim, ready to be applied to a medium.
+//!
+//! * Data is cut into blocks once, when the operation is submitted; whole blocks are shared
+//!   with the medium afterwards, never copied again.
+//! * A trim leaves each block it covers old, zero or garbage, decided by the change's salt and
+//!   the block number: the same wherever and whenever it is applied.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::medium::{BLOCK_BYTES, Block, Medium, cut};
+use crate::random::{Random, mix};
+
+/// What happens to the content.
+#[derive(Clone)]
+pub enum Change {
+    /// New bytes, in ascending order of place.
+    Write(Vec<Piece>),
+    /// The byte range reads as zeros.
+    Zero(Range<u64>),
+    /// The byte range's content is undefined.
+    Trim {
+        /// Bytes.
+        range: Range<u64>,
+        /// Decides what is left.
+        salt: u64,
+    },
+}
+
+/// Bytes of a write inside one block.
+#[derive(Clone)]
+pub struct Piece {
+    /// Which block.
+    pub block: u64,
+    /// Which of its bytes are new; the others of `content` mean nothing.
+    pub bytes: Range<usize>,
+    /// The block's content.
+    pub content: Arc<Block>,
+}
+
+impl Change {
+    /// A write of `data` at byte `at`.
+    pub fn write(at: u64, data: &[u8]) -> Change {
+        let pieces = cut(at, data.len()).map(|(block, within, part)| {
+            let mut content = Arc::new([0; BLOCK_BYTES]);
+            let bytes = within..within + part.len();
+            Arc::get_mut(&mut content).expect("just made")[bytes.clone()]
+                .copy_from_slice(&data[part]);
+            Piece { block, bytes, content }
+        });
+        Change::Write(pieces.collect())
+    }
+
+    /// Bytes of memory it holds.
+    pub fn held_bytes(&self) -> u64 {
+        match self {
+            Change::Write(pieces) => (pieces.len() * BLOCK_BYTES) as u64,
+            Change::Zero(_) | Change::Trim { .. } => 0,
+        }
+    }
+
+    /// Blocks it may alter in `medium`. Holes that stay holes are left out, so that a trim of
+    /// 64 TiB costs what is stored there.
+    pub fn touched(&self, medium: &Medium) -> Vec<u64> {
+        match self {
+            Change::Write(pieces) => pieces.iter().map(|piece| piece.block).collect(),
+            Change::Zero(range) | Change::Trim { range, .. } => medium.present(blocks(range)),
+        }
+    }
+
+    /// Whether it covers any byte of `block`.
+    pub fn covers(&self, block: u64) -> bool {
+        match self {
+            Change::Write(pieces) => {
+                pieces.binary_search_by_key(&block, |piece| piece.block).is_ok()
+            }
+            Change::Zero(range) | Change::Trim { range, .. } => blocks(range).contains(&block),
+        }
+    }
+
+    /// Carries it out.
+    pub fn apply(&self, medium: &mut Medium) {
+        match self {
+            Change::Write(pieces) => pieces.iter().for_each(|piece| piece.apply(medium)),
+            Change::Zero(range) => {
+                for block in medium.present(blocks(range)) {
+                    fill(medium, block, range, None);
+                }
+            }
+            Change::Trim { range, salt } => {
+                for block in medium.present(blocks(range)) {
+                    let choice = mix(salt ^ block);
+                    match choice % 3 {
+                        0 => {}
+                        1 => fill(medium, block, range, None),
+                        _ => fill(medium, block, range, Some(choice)),
+                    }
+                }
+            }
+        }
+    }
+
+    /// What is left of it when power fails in its middle: each unit of `unit_bytes` is done or
+    /// not. Only writes tear; the others happen or do not.
+    pub fn torn(&self, unit_bytes: usize, random: &mut Random) -> Vec<Change> {
+        let Change::Write(pieces) = self else { return vec![self.clone()] };
+        // Half of the time a prefix, as a drive leaves it that writes in order; otherwise any
+        // units, as one that spreads them over channels.
+        let mut prefix = random.chance(50).then(|| {
+            let units: usize = pieces.iter().map(|p| p.bytes.len().div_ceil(unit_bytes)).sum();
+            random.below(units as u64 + 1)
+        });
+        let mut left = Vec::new();
+        for piece in pieces {
+            let mut start = piece.bytes.start;
+            while start < piece.bytes.end {
+                let end = ((start / unit_bytes + 1) * unit_bytes).min(piece.bytes.end);
+                let done = match &mut prefix {
+                    Some(0) => false,
+                    Some(units) => {
+                        *units -= 1;
+                        true
+                    }
+                    None => random.chance(50),
+                };
+                if done {
+                    left.push(Piece { bytes: start..end, ..piece.clone() });
+                }
+                start = end;
+            }
+        }
+        // One piece per change: a change's pieces lie in different blocks.
+        left.into_iter().map(|piece| Change::Write(vec![piece])).collect()
+    }
+}
+
+impl Piece {
+    fn apply(&self, medium: &mut Medium) {
+        if self.bytes.len() == BLOCK_BYTES {
+            medium.set(self.block, Some(self.content.clone()));
+        } else {
+            let bytes = self.bytes.clone();
+            medium.block_mut(self.block)[bytes.clone()].copy_from_slice(&self.content[bytes]);
+        }
+    }
+}
+
+/// Blocks that the byte range touches.
+fn blocks(range: &Range<u64>) -> Range<u64> {
+    range.start / BLOCK_BYTES as u64..range.end.div_ceil(BLOCK_BYTES as u64)
+}
+
+/// Fills the part of `block` inside `range` with zeros, or with garbage of that seed.
+fn fill(medium: &mut Medium, block: u64, range: &Range<u64>, garbage: Option<u64>) {
+    let base = block * BLOCK_BYTES as u64;
+    let start = range.start.saturating_sub(base) as usize;
+    let end = (range.end - base).min(BLOCK_BYTES as u64) as usize;
+    match garbage {
+        None if end - start == BLOCK_BYTES => medium.set(block, None),
+        None => medium.block_mut(block)[start..end].fill(0),
+        Some(seed) => {
+            let mut random = Random::new(seed);
+            for byte in &mut medium.block_mut(block)[start..end] {
+                *byte = random.bits() as u8;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled() -> Medium {
+        let mut medium = Medium::default();
+        medium.write(0, &[9; 16 * BLOCK_BYTES]);
+        medium
+    }
+
+    #[test]
+    fn zeroes_are_exact_to_the_byte() {
+        let mut medium = filled();
+        Change::Zero(512..8704).apply(&mut medium);
+        let mut buf = vec![0; 12288];
+        medium.read(0, &mut buf);
+        assert!(buf.iter().enumerate().all(|(i, b)| (*b == 0) == (512..8704).contains(&i)));
+        assert_eq!(medium.blocks(), 15, "the whole block became a hole");
+    }
+
+    #[test]
+    fn a_trim_leaves_old_zero_or_garbage_and_the_same_each_time() {
+        let trim = Change::Trim { range: 0..(16 * BLOCK_BYTES as u64), salt: 3 };
+        let kinds = |medium: &Medium| {
+            (0..16)
+                .map(|block| match medium.get(block).map(|content| content[..16] == [9; 16]) {
+                    None => "zero",
+                    Some(true) => "old",
+                    Some(false) => "garbage",
+                })
+                .collect::<Vec<_>>()
+        };
+        let (mut first, mut second) = (filled(), filled());
+        trim.apply(&mut first);
+        trim.apply(&mut second);
+        assert_eq!(kinds(&first), kinds(&second));
+        for kind in ["zero", "old", "garbage"] {
+            assert!(kinds(&first).contains(&kind), "{kind} never happened");
+        }
+    }
+
+    #[test]
+    fn a_torn_write_keeps_whole_units_only() {
+        let write = Change::write(512, &[1; 7680]);
+        let mut partial = 0;
+        for seed in 0..50 {
+            let mut medium = filled();
+            for change in write.torn(512, &mut Random::new(seed)) {
+                change.apply(&mut medium);
+            }
+            let mut buf = vec![0; 8704];
+            medium.read(0, &mut buf);
+            assert!(buf[..512].iter().all(|b| *b == 9) && buf[8192..].iter().all(|b| *b == 9));
+            for sector in buf.chunks(512) {
+                assert!(sector.iter().all(|b| *b == sector[0]));
+            }
+            let new = buf.iter().filter(|b| **b == 1).count() / 512;
+            partial += usize::from((1..15).contains(&new));
+        }
+        assert!(partial > 25, "tearing must be the rule, was {partial} of 50");
+    }
+}

@@ -1,0 +1,194 @@
+//! One simulated drive: its facts, its content, its physics, its faults and its counters.
+
+use io::{DeviceInfo, ErrorKind, IoError};
+
+use crate::cache::Cache;
+use crate::change::Change;
+use crate::fault::Faults;
+use crate::medium::BLOCK_BYTES;
+use crate::model::{Channels, Kind, Latencies, Model, Request};
+use crate::random::Random;
+
+/// Bytes a volatile cache holds where nothing else is said: what disks and NAND drives of
+/// today carry for writes.
+const CACHE_BYTES: u64 = 64 << 20;
+
+/// How a drive is made.
+#[derive(Debug, Clone)]
+pub struct DriveSpec {
+    /// Its name in messages.
+    pub path: String,
+    /// Size in bytes, a multiple of the sector; memory is used only for what is written.
+    pub size_bytes: u64,
+    /// Offsets and lengths must be multiples of this (512 or 4096).
+    pub sector_bytes: u32,
+    /// What a power cut does not tear (512 or 4096).
+    pub atomic_write_bytes: u32,
+    /// It has a spinning disk.
+    pub rotational: bool,
+    /// Size of the volatile write cache in bytes; 0: none, what completes is durable.
+    pub cache_bytes: u64,
+    /// How long it takes.
+    pub latencies: Latencies,
+}
+
+impl DriveSpec {
+    /// A NAND drive with 512-byte sectors and a volatile cache.
+    pub fn fast(path: impl Into<String>, size_bytes: u64) -> DriveSpec {
+        DriveSpec {
+            path: path.into(),
+            size_bytes,
+            sector_bytes: 512,
+            atomic_write_bytes: 512,
+            rotational: false,
+            cache_bytes: CACHE_BYTES,
+            latencies: Latencies::flash(),
+        }
+    }
+
+    /// A disk with 512-byte sectors and a volatile cache.
+    pub fn slow(path: impl Into<String>, size_bytes: u64) -> DriveSpec {
+        DriveSpec {
+            rotational: true,
+            latencies: Latencies::disk(),
+            ..DriveSpec::fast(path, size_bytes)
+        }
+    }
+}
+
+/// What a drive was asked to do since it was added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DriveCounters {
+    /// Reads submitted.
+    pub reads: u64,
+    /// Bytes they asked for.
+    pub read_bytes: u64,
+    /// Writes submitted.
+    pub writes: u64,
+    /// Bytes they carried.
+    pub write_bytes: u64,
+    /// Flushes submitted.
+    pub flushes: u64,
+    /// Trims submitted.
+    pub trims: u64,
+    /// Zeroings submitted.
+    pub write_zeroes: u64,
+    /// Operations that ended with an error.
+    pub errors: u64,
+}
+
+pub(crate) struct Drive {
+    pub(crate) spec: DriveSpec,
+    pub(crate) cache: Cache,
+    pub(crate) faults: Faults,
+    pub(crate) counters: DriveCounters,
+    model: Box<dyn Model>,
+    /// Decides what trims leave.
+    random: Random,
+}
+
+impl Clone for Drive {
+    fn clone(&self) -> Drive {
+        Drive {
+            spec: self.spec.clone(),
+            cache: self.cache.clone(),
+            faults: self.faults.clone(),
+            counters: self.counters,
+            model: self.model.duplicate(),
+            random: self.random.clone(),
+        }
+    }
+}
+
+impl Drive {
+    pub(crate) fn new(spec: DriveSpec, random: &mut Random) -> Drive {
+        assert!(matches!(spec.sector_bytes, 512 | 4096), "sectors have 512 or 4096 bytes");
+        assert!(matches!(spec.atomic_write_bytes, 512 | 4096), "atomic units have 512 or 4096");
+        assert!(spec.size_bytes <= 1 << 60, "{} is too large for byte arithmetic", spec.path);
+        Drive {
+            cache: Cache::new(spec.cache_bytes),
+            model: Box::new(Channels::new(spec.latencies.clone(), random.fork())),
+            random: random.fork(),
+            faults: Faults::default(),
+            counters: DriveCounters::default(),
+            spec,
+        }
+    }
+
+    pub(crate) fn info(&self) -> DeviceInfo {
+        DeviceInfo {
+            path: self.spec.path.clone(),
+            size_bytes: self.spec.size_bytes,
+            sector_bytes: self.spec.sector_bytes,
+            atomic_write_bytes: self.spec.atomic_write_bytes,
+            rotational: Some(self.spec.rotational),
+            read_only: self.faults.read_only,
+        }
+    }
+
+    pub(crate) fn set_model(&mut self, model: Box<dyn Model>) {
+        self.model = model;
+    }
+
+    /// A request arrives: counted, checked and timed. The error, if any, is what it ends with.
+    pub(crate) fn accept(&mut self, now_ns: u64, request: &Request) -> (u64, Option<IoError>) {
+        let counters = &mut self.counters;
+        match request.kind {
+            Kind::Read => {
+                counters.reads += 1;
+                counters.read_bytes += request.length;
+            }
+            Kind::Write => {
+                counters.writes += 1;
+                counters.write_bytes += request.length;
+            }
+            Kind::Flush => counters.flushes += 1,
+            Kind::Trim => counters.trims += 1,
+            Kind::WriteZeroes => counters.write_zeroes += 1,
+        }
+        let error = self.bounds(request).or_else(|| {
+            let after_bytes = match (request.kind, self.faults.space_bytes) {
+                (Kind::Write, Some(_)) => self.allocated_bytes_after(request),
+                _ => 0,
+            };
+            self.faults.strike(&self.spec.path, request, after_bytes)
+        });
+        self.counters.errors += u64::from(error.is_some());
+        (self.model.done_at_ns(now_ns, request).max(now_ns), error)
+    }
+
+    /// What a trim of these bytes does.
+    pub(crate) fn trim(&mut self, at: u64, length: u64) -> Change {
+        Change::Trim { range: at..at + length, salt: self.random.bits() }
+    }
+
+    /// Power comes back after a cut, or the drive is copied to another machine.
+    pub(crate) fn reset(&mut self) {
+        self.model.reset();
+    }
+
+    fn bounds(&self, request: &Request) -> Option<IoError> {
+        let Request { kind, at, length } = *request;
+        let sector_bytes = u64::from(self.spec.sector_bytes);
+        let inside = at.checked_add(length).is_some_and(|end| end <= self.spec.size_bytes);
+        if inside && at.is_multiple_of(sector_bytes) && length.is_multiple_of(sector_bytes) {
+            return None;
+        }
+        Some(IoError::new(
+            ErrorKind::Range,
+            format!(
+                "{kind:?} of {length} bytes at {at} on {}: outside its {} bytes or not in \
+                 sectors of {sector_bytes}",
+                self.spec.path, self.spec.size_bytes
+            ),
+        ))
+    }
+
+    fn allocated_bytes_after(&self, request: &Request) -> u64 {
+        let medium = self.cache.current();
+        let first = request.at / BLOCK_BYTES as u64;
+        let end = (request.at + request.length).div_ceil(BLOCK_BYTES as u64);
+        let new = (first..end).filter(|block| medium.get(*block).is_none()).count() as u64;
+        (medium.blocks() + new) * BLOCK_BYTES as u64
+    }
+}

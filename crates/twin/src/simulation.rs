@@ -1,0 +1,307 @@
+//! The face of the simulated world: drives, boots, power cuts, and hands on the drives.
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::ops::Range;
+use std::rc::Rc;
+
+use io::{Device, DeviceId, ErrorKind, Io, Pool};
+
+use crate::change::Change;
+use crate::drive::{Drive, DriveCounters, DriveSpec};
+use crate::loss::CacheLoss;
+use crate::medium::Medium;
+use crate::model::{Kind, Model};
+use crate::random::Random;
+use crate::state::{CutPoint, Room, State};
+use crate::trace::Trace;
+
+/// A simulated machine: its drives, its clock and its power. Clones are the same machine.
+#[derive(Clone)]
+pub struct Simulation(Rc<RefCell<State>>);
+
+/// Names a drive of a simulation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DriveId(u32);
+
+/// What a drive held at some moment, cache included.
+#[derive(Clone)]
+pub struct DriveImage {
+    medium: Medium,
+    size_bytes: u64,
+}
+
+/// A whole simulation at rest, to be woken any number of times, on any thread.
+#[derive(Clone)]
+pub struct Snapshot {
+    now_ns: u64,
+    random: Random,
+    drives: Vec<Drive>,
+    powered: bool,
+    stranded: Vec<Vec<Change>>,
+    sequence: u64,
+    trace: Trace,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome<T> {
+    /// The future ended with this.
+    Done(T),
+    /// Power failed first.
+    PowerCut,
+}
+
+impl<T> Outcome<T> {
+    /// The result of a run in which power cannot have failed.
+    ///
+    /// # Panics
+    /// When it did.
+    pub fn done(self) -> T {
+        match self {
+            Outcome::Done(value) => value,
+            Outcome::PowerCut => panic!("power failed during a run that expected none"),
+        }
+    }
+}
+
+impl Simulation {
+    /// A machine without drives. Everything that happens in it follows from `seed`.
+    pub fn new(seed: u64) -> Simulation {
+        Simulation(Rc::new(RefCell::new(State::new(seed))))
+    }
+
+    /// A machine in the condition of `snapshot`.
+    pub fn wake(snapshot: &Snapshot) -> Simulation {
+        let mut state = State::new(0);
+        state.now_ns = snapshot.now_ns;
+        state.random = snapshot.random.clone();
+        state.drives = snapshot.drives.clone();
+        state.powered = snapshot.powered;
+        state.stranded = snapshot.stranded.clone();
+        state.sequence = snapshot.sequence;
+        state.trace = snapshot.trace.clone();
+        Simulation(Rc::new(RefCell::new(state)))
+    }
+
+    /// The machine's condition, to go back to.
+    ///
+    /// # Panics
+    /// While operations are in flight: run until there are none, or cut the power.
+    pub fn snapshot(&self) -> Snapshot {
+        let state = self.0.borrow();
+        assert_eq!(state.in_flight(), 0, "a snapshot cannot hold operations in flight");
+        Snapshot {
+            now_ns: state.now_ns,
+            random: state.random.clone(),
+            drives: state.drives.clone(),
+            powered: state.powered,
+            stranded: state.stranded.clone(),
+            sequence: state.sequence,
+            trace: state.trace.clone(),
+        }
+    }
+
+    /// Adds a drive full of zeros.
+    pub fn add_drive(&self, spec: DriveSpec) -> DriveId {
+        let mut state = self.0.borrow_mut();
+        let mut random = state.random.fork();
+        state.drives.push(Drive::new(spec, &mut random));
+        DriveId((state.drives.len() - 1) as u32)
+    }
+
+    /// Starts a new process: an executor over the drives as they are now. Executors of earlier
+    /// boots are dead; what they had in flight is finished by the drives.
+    ///
+    /// # Panics
+    /// When power has failed and [`Simulation::power_cut`] has not said what that did.
+    pub fn boot(&self) -> Io {
+        let mut state = self.0.borrow_mut();
+        assert!(state.powered, "power has failed: say by power_cut what the caches lose");
+        state.finish_flying();
+        state.boot += 1;
+        let boot = state.boot;
+        drop(state);
+        // Without an arena: boots are many and short, and nothing here registers memory.
+        Io::new(Box::new(Room { state: self.0.clone(), boot }), Pool::new(0))
+    }
+
+    /// A handle to a drive for the executor of a boot.
+    pub fn device(&self, io: &Io, drive: DriveId) -> Device {
+        let info = self.0.borrow().drives[drive.0 as usize].info();
+        Device::new(io.clone(), DeviceId(drive.0), info)
+    }
+
+    /// Plans a power cut and starts counting operations for it from 0.
+    pub fn arm_cut(&self, cut: CutPoint) {
+        let mut state = self.0.borrow_mut();
+        state.mutations = 0;
+        state.armed = Some(cut);
+    }
+
+    /// Forgets a planned cut that has not happened, and counts operations from 0 again.
+    pub fn disarm(&self) {
+        let mut state = self.0.borrow_mut();
+        state.mutations = 0;
+        state.armed = None;
+    }
+
+    /// Writes, zeroings, trims and flushes submitted since the last [`Simulation::arm_cut`] or
+    /// [`Simulation::disarm`]: the number of points at which a cut can be planned.
+    pub fn operations(&self) -> u64 {
+        self.0.borrow().mutations
+    }
+
+    /// Runs `future` and everything spawned on `io`. When power fails, every task is dropped.
+    pub fn run<T>(&self, io: &Io, future: impl Future<Output = T>) -> Outcome<T> {
+        match io.run_until_cut(future) {
+            Some(value) => Outcome::Done(value),
+            None => {
+                io.drop_tasks();
+                Outcome::PowerCut
+            }
+        }
+    }
+
+    /// Power fails now, unless it already has. What the caches lose is still open: see
+    /// [`Simulation::power_cut`].
+    pub fn fail_power(&self) {
+        self.0.borrow_mut().fail_power();
+    }
+
+    /// Power fails now, unless it already has; the caches lose what `loss` says; power is back.
+    pub fn power_cut(&self, loss: CacheLoss) {
+        let mut state = self.0.borrow_mut();
+        state.fail_power();
+        let stranded = std::mem::take(&mut state.stranded);
+        for (index, drive) in state.drives.iter_mut().enumerate() {
+            let in_flight = stranded.get(index).map_or(&[][..], Vec::as_slice);
+            let unit_bytes = drive.spec.atomic_write_bytes as usize;
+            drive.cache.cut(in_flight, loss.for_drive(index as u64), unit_bytes);
+            drive.reset();
+        }
+        // The old executor must not go on when power is back.
+        state.boot += 1;
+        state.powered = true;
+        let now_ns = state.now_ns;
+        state.trace.record(now_ns, 0, || format!("power is back, lost: {loss:?}"));
+    }
+
+    /// Nanoseconds on the virtual clock.
+    pub fn now_ns(&self) -> u64 {
+        self.0.borrow().now_ns
+    }
+
+    /// What the drive was asked to do so far.
+    pub fn counters(&self, drive: DriveId) -> DriveCounters {
+        self.0.borrow().drives[drive.0 as usize].counters
+    }
+
+    /// A fingerprint of every operation submitted and ended so far, with its content and time:
+    /// the same seed and the same calls give the same one.
+    pub fn trace(&self) -> u64 {
+        self.0.borrow().trace.hash()
+    }
+
+    /// Keeps the trace as text from now on.
+    pub fn keep_trace_text(&self) {
+        self.0.borrow_mut().trace.keep_text();
+    }
+
+    /// The trace as text: virtual time in nanoseconds, then what happened.
+    pub fn trace_text(&self) -> Vec<String> {
+        self.0.borrow().trace.text().to_vec()
+    }
+
+    /// Completed changes of the drive that a power cut could still lose.
+    pub fn volatile_changes(&self, drive: DriveId) -> usize {
+        self.0.borrow().drives[drive.0 as usize].cache.volatile_changes()
+    }
+
+    /// Bytes of the drive as a read would see them, without asking the drive.
+    pub fn peek(&self, drive: DriveId, at: u64, length: usize) -> Vec<u8> {
+        let mut bytes = vec![0; length];
+        self.0.borrow().drives[drive.0 as usize].cache.current().read(at, &mut bytes);
+        bytes
+    }
+
+    /// Changes bytes of the drive behind everybody's back.
+    pub fn poke(&self, drive: DriveId, at: u64, bytes: &[u8]) {
+        self.with(drive, |drive| drive.cache.poke(at, bytes));
+    }
+
+    /// A copy of what the drive holds.
+    pub fn copy_drive(&self, drive: DriveId) -> DriveImage {
+        let state = self.0.borrow();
+        let drive = &state.drives[drive.0 as usize];
+        DriveImage { medium: drive.cache.current().clone(), size_bytes: drive.spec.size_bytes }
+    }
+
+    /// Puts a copy back, durable: the drive becomes an older self, or another drive.
+    pub fn restore_drive(&self, drive: DriveId, image: &DriveImage) {
+        self.with(drive, |drive| {
+            drive.cache.replace(image.medium.clone());
+            drive.spec.size_bytes = image.size_bytes;
+        });
+    }
+
+    /// Exchanges what two drives hold, and their sizes: somebody has swapped the cables.
+    pub fn swap_drives(&self, one: DriveId, other: DriveId) {
+        let (first, second) = (self.copy_drive(one), self.copy_drive(other));
+        self.restore_drive(one, &second);
+        self.restore_drive(other, &first);
+    }
+
+    /// Changes the drive's size; what lies beyond is lost. Handles made before keep the old size.
+    pub fn truncate(&self, drive: DriveId, size_bytes: u64) {
+        self.with(drive, |drive| {
+            let mut medium = drive.cache.current().clone();
+            Change::Zero(size_bytes..drive.spec.size_bytes.max(size_bytes)).apply(&mut medium);
+            drive.cache.replace(medium);
+            drive.spec.size_bytes = size_bytes;
+        });
+    }
+
+    /// Writes that would make the drive hold more than this many bytes fail for want of space.
+    pub fn set_full(&self, drive: DriveId, space_bytes: Option<u64>) {
+        self.with(drive, |drive| drive.faults.space_bytes = space_bytes);
+    }
+
+    /// The next `count` requests of that kind fail, and change nothing.
+    pub fn fail_next(&self, drive: DriveId, kind: Kind, count: u64, error: ErrorKind) {
+        assert!(count > 0, "nothing would fail");
+        self.with(drive, |drive| drive.faults.fail_next(kind, count, error));
+    }
+
+    /// Reads that touch the byte range fail until it has been written as a whole.
+    pub fn set_unreadable(&self, drive: DriveId, range: Range<u64>) {
+        self.with(drive, |drive| drive.faults.unreadable(range));
+    }
+
+    /// Writes are refused from now on, or no longer.
+    pub fn set_read_only(&self, drive: DriveId, read_only: bool) {
+        self.with(drive, |drive| drive.faults.read_only = read_only);
+    }
+
+    /// Everything fails from now on, or no longer.
+    pub fn set_dead(&self, drive: DriveId, dead: bool) {
+        self.with(drive, |drive| drive.faults.dead = dead);
+    }
+
+    /// Flushes report success without doing anything from now on, or no longer.
+    pub fn set_lying_flush(&self, drive: DriveId, lying: bool) {
+        self.with(drive, |drive| drive.faults.lying_flush = lying);
+    }
+
+    /// Replaces the drive's physics.
+    pub fn set_model(&self, drive: DriveId, model: Box<dyn Model>) {
+        self.with(drive, |drive| drive.set_model(model));
+    }
+
+    fn with(&self, drive: DriveId, change: impl FnOnce(&mut Drive)) {
+        change(&mut self.0.borrow_mut().drives[drive.0 as usize]);
+    }
+}
+
+#[cfg(test)]
+mod tests;

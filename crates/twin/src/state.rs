@@ -1,0 +1,314 @@
+//! The simulated world itself: clock, drives, what is under way, and when power fails.
+//!
+//! * Time moves only in `poll`: to the next completion or timer when every task waits, and by
+//!   [`ROUND_NS`] otherwise.
+//! * An operation takes effect at the moment it completes. Until then it is in flight, and a
+//!   power cut may leave it done, not done, or torn.
+//! * After power fails nothing is accepted and nothing completes.
+//! * Sockets do not exist here: operations on them fail as unsupported.
+
+use std::cell::RefCell;
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+use std::rc::Rc;
+
+use io::{Buf, Completed, ErrorKind, IoError, Op, OpId, Park, SocketId, World};
+
+use crate::change::Change;
+use crate::drive::Drive;
+use crate::model::{Kind, Request};
+use crate::random::{Random, mix};
+use crate::trace::{Trace, digest};
+
+/// Virtual time one round of ready tasks takes. Not zero, so that a task that polls the clock in
+/// a loop gets somewhere; small against any drive.
+const ROUND_NS: u64 = 100;
+
+/// When power shall fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CutPoint {
+    /// Which operation, counted from 0 over the writes, zeroings, trims and flushes of all
+    /// drives since the cut was armed.
+    pub operation: u64,
+    /// At which moment of its life.
+    pub moment: Moment,
+}
+
+/// A moment in the life of an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moment {
+    /// It was about to be submitted: the drive never sees it.
+    Before,
+    /// It has been submitted and is in flight.
+    Submitted,
+    /// The drive has completed it, and nobody has heard of that yet.
+    Completed,
+}
+
+/// What an operation does when it completes.
+enum Effect {
+    Nothing,
+    Read { at: u64 },
+    Change(Change),
+    Flush { covered: u64 },
+}
+
+struct Flying {
+    done_at_ns: u64,
+    sequence: u64,
+    boot: u64,
+    id: OpId,
+    drive: usize,
+    buf: Option<Buf>,
+    effect: Effect,
+    error: Option<IoError>,
+    /// Power fails when it completes.
+    fatal: bool,
+}
+
+impl PartialEq for Flying {
+    fn eq(&self, other: &Flying) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Flying {}
+
+impl PartialOrd for Flying {
+    fn partial_cmp(&self, other: &Flying) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Flying {
+    /// Reversed: the heap gives the greatest, and the earliest is wanted.
+    fn cmp(&self, other: &Flying) -> Ordering {
+        (other.done_at_ns, other.sequence).cmp(&(self.done_at_ns, self.sequence))
+    }
+}
+
+pub(crate) struct State {
+    pub(crate) now_ns: u64,
+    pub(crate) random: Random,
+    pub(crate) drives: Vec<Drive>,
+    /// Which executor is the living one; those before are dead processes.
+    pub(crate) boot: u64,
+    pub(crate) powered: bool,
+    pub(crate) trace: Trace,
+    /// Operations that change something, since the cut was armed.
+    pub(crate) mutations: u64,
+    pub(crate) armed: Option<CutPoint>,
+    /// Per drive, in order of submission: what was in flight when power failed.
+    pub(crate) stranded: Vec<Vec<Change>>,
+    pub(crate) sequence: u64,
+    flying: BinaryHeap<Flying>,
+}
+
+impl State {
+    pub(crate) fn new(seed: u64) -> State {
+        State {
+            now_ns: 0,
+            random: Random::new(seed),
+            drives: Vec::new(),
+            boot: 0,
+            powered: true,
+            trace: Trace::default(),
+            mutations: 0,
+            armed: None,
+            stranded: Vec::new(),
+            sequence: 0,
+            flying: BinaryHeap::new(),
+        }
+    }
+
+    pub(crate) fn in_flight(&self) -> usize {
+        self.flying.len()
+    }
+
+    /// Power fails now: what is in flight is stranded, and nothing completes any more.
+    pub(crate) fn fail_power(&mut self) {
+        if !self.powered {
+            return;
+        }
+        self.powered = false;
+        self.armed = None;
+        let mut flying = std::mem::take(&mut self.flying).into_vec();
+        flying.sort_unstable_by_key(|op| op.sequence);
+        self.stranded = vec![Vec::new(); self.drives.len()];
+        for op in flying {
+            if let (Effect::Change(change), None) = (op.effect, op.error) {
+                self.stranded[op.drive].push(change);
+            }
+        }
+        self.trace.record(self.now_ns, u64::MAX, || "power fails".into());
+    }
+
+    /// The process is gone, the drives are not: they finish what they were given.
+    pub(crate) fn finish_flying(&mut self) {
+        while let Some(op) = self.flying.pop() {
+            self.now_ns = self.now_ns.max(op.done_at_ns);
+            self.complete(op);
+        }
+    }
+
+    fn submit(&mut self, boot: u64, id: OpId, op: Op) {
+        let (drive, kind, at, length, buf) = match op {
+            Op::Read { device, at, buf } => (device, Kind::Read, at, buf.len() as u64, Some(buf)),
+            Op::Write { device, at, buf } => (device, Kind::Write, at, buf.len() as u64, Some(buf)),
+            Op::Flush { device } => (device, Kind::Flush, 0, 0, None),
+            Op::Trim { device, at, length } => (device, Kind::Trim, at, length, None),
+            Op::WriteZeroes { device, at, length } => (device, Kind::WriteZeroes, at, length, None),
+            Op::Receive { buf, .. } | Op::Send { buf, .. } => {
+                return self.refuse(boot, id, Some(buf));
+            }
+            Op::Accept { .. } => return self.refuse(boot, id, None),
+        };
+        let moment = if kind == Kind::Read { None } else { self.count_mutation() };
+        if moment == Some(Moment::Before) {
+            return self.fail_power();
+        }
+        let drive = drive.0 as usize;
+        let request = Request { kind, at, length };
+        let content = match (&buf, kind) {
+            (Some(buf), Kind::Write) => digest(buf),
+            _ => 0,
+        };
+        let place = mix(at ^ mix(length ^ ((drive as u64) << 8) ^ kind as u64));
+        self.trace.record(self.now_ns, place ^ content, || {
+            format!("drive {drive} {kind:?} at {at} length {length} content {content:016x}")
+        });
+        let (done_at_ns, error) = self.drives[drive].accept(self.now_ns, &request);
+        let effect = match (kind, &buf) {
+            _ if error.is_some() => Effect::Nothing,
+            (Kind::Read, _) => Effect::Read { at },
+            (Kind::Write, Some(buf)) => Effect::Change(Change::write(at, buf)),
+            (Kind::WriteZeroes, _) => Effect::Change(Change::Zero(at..at + length)),
+            (Kind::Trim, _) => Effect::Change(self.drives[drive].trim(at, length)),
+            _ => Effect::Flush { covered: self.drives[drive].cache.sequence() },
+        };
+        let fatal = moment == Some(Moment::Completed);
+        self.fly(Flying { done_at_ns, sequence: 0, boot, id, drive, buf, effect, error, fatal });
+        if moment == Some(Moment::Submitted) {
+            self.fail_power();
+        }
+    }
+
+    /// Counts an operation that changes something, and says whether power fails in its life.
+    fn count_mutation(&mut self) -> Option<Moment> {
+        let number = self.mutations;
+        self.mutations += 1;
+        self.armed.filter(|cut| cut.operation == number).map(|cut| cut.moment)
+    }
+
+    fn refuse(&mut self, boot: u64, id: OpId, buf: Option<Buf>) {
+        let error = IoError::new(ErrorKind::Unsupported, "a simulation has no sockets");
+        let (done_at_ns, effect) = (self.now_ns, Effect::Nothing);
+        self.fly(Flying {
+            done_at_ns,
+            sequence: 0,
+            boot,
+            id,
+            drive: 0,
+            buf,
+            effect,
+            error: Some(error),
+            fatal: false,
+        });
+    }
+
+    fn fly(&mut self, mut op: Flying) {
+        op.sequence = self.sequence;
+        self.sequence += 1;
+        self.flying.push(op);
+    }
+
+    /// Carries out what the operation does, and says how it ended.
+    fn complete(&mut self, mut op: Flying) -> Completed {
+        let (sequence, failed) = (op.sequence, op.error.is_some());
+        self.trace.record(self.now_ns, mix(sequence) ^ u64::from(failed), || {
+            format!("operation {sequence} ends{}", if failed { " with an error" } else { "" })
+        });
+        match op.effect {
+            Effect::Nothing => {}
+            Effect::Read { at } => {
+                let buf = op.buf.as_mut().expect("a read has a buffer");
+                self.drives[op.drive].cache.current().read(at, buf);
+            }
+            Effect::Change(change) => self.drives[op.drive].cache.complete(change),
+            Effect::Flush { covered } => {
+                let drive = &mut self.drives[op.drive];
+                if !drive.faults.lying_flush {
+                    drive.cache.settle(covered);
+                }
+            }
+        }
+        let moved = op.buf.as_ref().map_or(0, |buf| buf.len() as u64);
+        Completed { id: op.id, buf: op.buf, result: op.error.map_or(Ok(moved), Err) }
+    }
+
+    fn poll(&mut self, boot: u64, park: Park, done: &mut Vec<Completed>) {
+        let next_ns = self.flying.peek().map(|op| op.done_at_ns);
+        let until_ns = match (park, next_ns) {
+            (Park::Never, _) => self.now_ns + ROUND_NS,
+            (Park::Until(deadline_ns), Some(next_ns)) => next_ns.min(deadline_ns),
+            (Park::Until(deadline_ns), None) => deadline_ns,
+            (Park::Forever, Some(next_ns)) => next_ns,
+            (Park::Forever, None) => self.now_ns,
+        };
+        self.now_ns = self.now_ns.max(until_ns);
+        while self.flying.peek().is_some_and(|op| op.done_at_ns <= self.now_ns) {
+            let op = self.flying.pop().expect("peeked");
+            let (fatal, of_boot) = (op.fatal, op.boot);
+            let completed = self.complete(op);
+            if fatal {
+                return self.fail_power();
+            }
+            if of_boot == boot {
+                done.push(completed);
+            }
+        }
+    }
+}
+
+/// One executor's view of the simulation.
+pub(crate) struct Room {
+    pub(crate) state: Rc<RefCell<State>>,
+    pub(crate) boot: u64,
+}
+
+impl Room {
+    fn alive(&self) -> bool {
+        let state = self.state.borrow();
+        state.powered && state.boot == self.boot
+    }
+}
+
+impl World for Room {
+    fn now_ns(&self) -> u64 {
+        self.state.borrow().now_ns
+    }
+
+    fn random(&mut self) -> u64 {
+        self.state.borrow_mut().random.bits()
+    }
+
+    fn submit(&mut self, id: OpId, op: Op) {
+        if self.alive() {
+            self.state.borrow_mut().submit(self.boot, id, op);
+        }
+    }
+
+    fn poll(&mut self, park: Park, done: &mut Vec<Completed>) {
+        if self.alive() {
+            self.state.borrow_mut().poll(self.boot, park, done);
+        }
+    }
+
+    fn powered(&self) -> bool {
+        self.alive()
+    }
+
+    fn shutdown(&mut self, _: SocketId) {}
+
+    fn close(&mut self, _: SocketId) {}
+}
