@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::rc::Rc;
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Waker};
 
 /// Tasks that wait until someone changes something. Always re-check the condition: a wake means
 /// "look again", not "it is true".
@@ -23,15 +23,20 @@ impl WaitList {
         poll_fn(|context| match condition() {
             Some(value) => Poll::Ready(value),
             None => {
-                let mut wakers = self.wakers.borrow_mut();
-                // A task polled again for another reason must not queue twice.
-                if !wakers.iter().any(|w| w.will_wake(context.waker())) {
-                    wakers.push(context.waker().clone());
-                }
+                self.register(context);
                 Poll::Pending
             }
         })
         .await
+    }
+
+    /// Has the task of `context` woken by the next [`WaitList::wake_all`].
+    pub fn register(&self, context: &Context<'_>) {
+        let mut wakers = self.wakers.borrow_mut();
+        // A task polled again for another reason must not queue twice.
+        if !wakers.iter().any(|waker| waker.will_wake(context.waker())) {
+            wakers.push(context.waker().clone());
+        }
     }
 
     /// Wakes everyone, in the order they came.
