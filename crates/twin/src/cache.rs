@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use crate::change::Change;
 use crate::loss::CacheLoss;
-use crate::medium::{BLOCK_BYTES, Block, Medium, NumberMap, cut};
+use crate::medium::{Block, Medium, NumberMap, bytes_of, cut};
 
 /// One change that a power cut may lose.
 #[derive(Clone)]
@@ -20,13 +20,23 @@ struct Pending {
     /// Counts completed changes; a flush covers those up to its submission.
     sequence: u64,
     change: Change,
+    /// The blocks it changed when it completed.
+    touched: Vec<u64>,
+}
+
+/// What the medium holds of a block that the cache has changed.
+#[derive(Clone)]
+struct Durable {
+    content: Option<Arc<Block>>,
+    /// Changes of the block in the journal; with none, the block needs no mention.
+    pending: u32,
 }
 
 /// Content and cache of one drive.
 #[derive(Clone)]
 pub struct Cache {
     current: Medium,
-    durable: NumberMap<Option<Arc<Block>>>,
+    durable: NumberMap<Durable>,
     journal: VecDeque<Pending>,
     journal_bytes: u64,
     /// 0: no volatile cache, what completes is durable.
@@ -63,10 +73,10 @@ impl Cache {
     pub fn poke(&mut self, at: u64, bytes: &[u8]) {
         self.current.write(at, bytes);
         for (block, within, part) in cut(at, bytes.len()) {
-            if let Some(content) = self.durable.get_mut(&block) {
-                let content = content.get_or_insert_with(|| Arc::new([0; BLOCK_BYTES]));
+            if let Some(durable) = self.durable.get_mut(&block) {
                 let source = &bytes[part];
-                Arc::make_mut(content)[within..within + source.len()].copy_from_slice(source);
+                let content = bytes_of(&mut durable.content);
+                content[within..within + source.len()].copy_from_slice(source);
             }
         }
     }
@@ -77,13 +87,15 @@ impl Cache {
         if self.limit_bytes == 0 {
             return change.apply(&mut self.current);
         }
-        for block in change.touched(&self.current) {
+        let touched = change.touched(&self.current);
+        for block in &touched {
             let current = &self.current;
-            self.durable.entry(block).or_insert_with(|| current.get(block).cloned());
+            let content = || Durable { content: current.get(*block).cloned(), pending: 0 };
+            self.durable.entry(*block).or_insert_with(content).pending += 1;
+            self.current.update(*block, |content| change.apply_to(*block, content));
         }
-        change.apply(&mut self.current);
         self.journal_bytes += change.held_bytes();
-        self.journal.push_back(Pending { sequence: self.sequence, change });
+        self.journal.push_back(Pending { sequence: self.sequence, change, touched });
         if self.journal_bytes > self.limit_bytes {
             // Half at once, so that the cost of a partial flush is spread.
             self.settle(self.journal[self.journal.len() / 2].sequence);
@@ -106,32 +118,17 @@ impl Cache {
         if covered == self.journal.len() {
             return self.settle_all();
         }
-        if covered == 0 {
-            return;
-        }
-        let mut medium = Medium::default();
-        for (block, content) in &self.durable {
-            medium.set(*block, content.clone());
-        }
-        for pending in self.journal.drain(..covered) {
-            self.journal_bytes -= pending.change.held_bytes();
-            pending.change.apply(&mut medium);
-        }
-        // Only blocks that a remaining change covers still differ from what reads see.
-        let mut written = NumberMap::default();
-        let mut ranged = Vec::new();
-        for pending in &self.journal {
-            match &pending.change {
-                Change::Write(pieces) => {
-                    written.extend(pieces.iter().map(|piece| (piece.block, ())));
+        for Pending { change, touched, .. } in self.journal.drain(..covered) {
+            self.journal_bytes -= change.held_bytes();
+            for block in touched {
+                let durable = self.durable.get_mut(&block).expect("the journal has the block");
+                change.apply_to(block, &mut durable.content);
+                durable.pending -= 1;
+                if durable.pending == 0 {
+                    self.durable.remove(&block);
                 }
-                other => ranged.push(other),
             }
         }
-        self.durable.retain(|block, content| {
-            *content = medium.get(*block).cloned();
-            written.contains_key(block) || ranged.iter().any(|change| change.covers(*block))
-        });
     }
 
     /// Makes everything durable that has completed.
@@ -141,8 +138,8 @@ impl Cache {
 
     /// Power fails with `in_flight` submitted and not completed: `loss` decides what is left.
     pub fn cut(&mut self, in_flight: &[Change], loss: CacheLoss, unit_bytes: usize) {
-        for (block, content) in std::mem::take(&mut self.durable) {
-            self.current.set(block, content);
+        for (block, durable) in std::mem::take(&mut self.durable) {
+            self.current.set(block, durable.content);
         }
         let completed: Vec<Change> = self.journal.drain(..).map(|p| p.change).collect();
         for change in loss.survivors(&completed, in_flight, unit_bytes) {

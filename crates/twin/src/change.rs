@@ -8,7 +8,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::medium::{BLOCK_BYTES, Block, Medium, cut};
+use crate::medium::{BLOCK_BYTES, Block, Medium, bytes_of, cut};
 use crate::random::{Random, mix};
 
 /// What happens to the content.
@@ -68,33 +68,27 @@ impl Change {
         }
     }
 
-    /// Whether it covers any byte of `block`.
-    pub fn covers(&self, block: u64) -> bool {
-        match self {
-            Change::Write(pieces) => {
-                pieces.binary_search_by_key(&block, |piece| piece.block).is_ok()
-            }
-            Change::Zero(range) | Change::Trim { range, .. } => blocks(range).contains(&block),
+    /// Carries it out.
+    pub fn apply(&self, medium: &mut Medium) {
+        for block in self.touched(medium) {
+            medium.update(block, |content| self.apply_to(block, content));
         }
     }
 
-    /// Carries it out.
-    pub fn apply(&self, medium: &mut Medium) {
+    /// Carries out what it does to one of the blocks it touches.
+    pub fn apply_to(&self, block: u64, content: &mut Option<Arc<Block>>) {
         match self {
-            Change::Write(pieces) => pieces.iter().for_each(|piece| piece.apply(medium)),
-            Change::Zero(range) => {
-                for block in medium.present(blocks(range)) {
-                    fill(medium, block, range, None);
-                }
+            Change::Write(pieces) => {
+                let index = pieces.binary_search_by_key(&block, |piece| piece.block);
+                pieces[index.expect("a touched block has its piece")].apply_to(content);
             }
+            Change::Zero(range) => fill(content, within(range, block), None),
             Change::Trim { range, salt } => {
-                for block in medium.present(blocks(range)) {
-                    let choice = mix(salt ^ block);
-                    match choice % 3 {
-                        0 => {}
-                        1 => fill(medium, block, range, None),
-                        _ => fill(medium, block, range, Some(choice)),
-                    }
+                let choice = mix(salt ^ block);
+                match choice % 3 {
+                    0 => {}
+                    1 => fill(content, within(range, block), None),
+                    _ => fill(content, within(range, block), Some(choice)),
                 }
             }
         }
@@ -135,12 +129,12 @@ impl Change {
 }
 
 impl Piece {
-    fn apply(&self, medium: &mut Medium) {
+    fn apply_to(&self, content: &mut Option<Arc<Block>>) {
         if self.bytes.len() == BLOCK_BYTES {
-            medium.set(self.block, Some(self.content.clone()));
+            *content = Some(self.content.clone());
         } else {
             let bytes = self.bytes.clone();
-            medium.block_mut(self.block)[bytes.clone()].copy_from_slice(&self.content[bytes]);
+            bytes_of(content)[bytes.clone()].copy_from_slice(&self.content[bytes]);
         }
     }
 }
@@ -150,19 +144,21 @@ fn blocks(range: &Range<u64>) -> Range<u64> {
     range.start / BLOCK_BYTES as u64..range.end.div_ceil(BLOCK_BYTES as u64)
 }
 
-/// Fills the part of `block` inside `range` with zeros, or with garbage of that seed.
-fn fill(medium: &mut Medium, block: u64, range: &Range<u64>, garbage: Option<u64>) {
+/// The part of `block` that lies in the byte range of the drive.
+fn within(range: &Range<u64>, block: u64) -> Range<usize> {
     let base = block * BLOCK_BYTES as u64;
     let start = range.start.saturating_sub(base) as usize;
-    let end = (range.end - base).min(BLOCK_BYTES as u64) as usize;
+    start..(range.end - base).min(BLOCK_BYTES as u64) as usize
+}
+
+/// Fills those bytes of a block with zeros, or with garbage of that seed.
+fn fill(content: &mut Option<Arc<Block>>, bytes: Range<usize>, garbage: Option<u64>) {
     match garbage {
-        None if end - start == BLOCK_BYTES => medium.set(block, None),
-        None => medium.block_mut(block)[start..end].fill(0),
+        None if bytes.len() == BLOCK_BYTES => *content = None,
+        None => bytes_of(content)[bytes].fill(0),
         Some(seed) => {
             let mut random = Random::new(seed);
-            for byte in &mut medium.block_mut(block)[start..end] {
-                *byte = random.bits() as u8;
-            }
+            bytes_of(content)[bytes].fill_with(|| random.bits() as u8);
         }
     }
 }

@@ -61,33 +61,21 @@ impl Medium {
 
     /// Replaces the block; `None` makes a hole.
     pub fn set(&mut self, block: u64, content: Option<Arc<Block>>) {
-        let key = block / LEAF_BLOCKS;
-        if content.is_none() && !self.leaves.contains_key(&key) {
-            return;
+        if content.is_some() || self.get(block).is_some() {
+            self.update(block, |place| *place = content);
         }
-        let leaf = self
-            .leaves
-            .entry(key)
-            .or_insert_with(|| Arc::new([const { None }; LEAF_BLOCKS as usize]));
-        let place = &mut Arc::make_mut(leaf)[(block % LEAF_BLOCKS) as usize];
-        self.blocks += u64::from(content.is_some());
-        self.blocks -= u64::from(place.is_some());
-        *place = content;
     }
 
-    /// The block for changing, made of zeros if it was a hole.
-    pub fn block_mut(&mut self, block: u64) -> &mut Block {
-        let key = block / LEAF_BLOCKS;
+    /// Changes the block, or the hole where it would be.
+    pub fn update(&mut self, block: u64, change: impl FnOnce(&mut Option<Arc<Block>>)) {
         let leaf = self
             .leaves
-            .entry(key)
+            .entry(block / LEAF_BLOCKS)
             .or_insert_with(|| Arc::new([const { None }; LEAF_BLOCKS as usize]));
         let place = &mut Arc::make_mut(leaf)[(block % LEAF_BLOCKS) as usize];
-        let content = place.get_or_insert_with(|| {
-            self.blocks += 1;
-            Arc::new([0; BLOCK_BYTES])
-        });
-        Arc::make_mut(content)
+        self.blocks -= u64::from(place.is_some());
+        change(place);
+        self.blocks += u64::from(place.is_some());
     }
 
     /// Blocks that hold something.
@@ -123,9 +111,16 @@ impl Medium {
     pub fn write(&mut self, at: u64, bytes: &[u8]) {
         for (block, within, part) in cut(at, bytes.len()) {
             let source = &bytes[part];
-            self.block_mut(block)[within..within + source.len()].copy_from_slice(source);
+            self.update(block, |content| {
+                bytes_of(content)[within..within + source.len()].copy_from_slice(source);
+            });
         }
     }
+}
+
+/// The content for changing; a hole becomes zeros first.
+pub fn bytes_of(content: &mut Option<Arc<Block>>) -> &mut Block {
+    Arc::make_mut(content.get_or_insert_with(|| Arc::new([0; BLOCK_BYTES])))
 }
 
 /// Cuts `length` bytes at `at` into blocks: block number, offset inside it, and the range of the
