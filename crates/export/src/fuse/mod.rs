@@ -1,1 +1,226 @@
-//! (being written)
+//! The FUSE door: the volume as one file in a directory, and that file as a loop device.
+//!
+//! * [`FuseDoor`] mounts, serves on the executor, unmounts.
+//! * [`loop_device`] makes a block device of the file, and undoes it.
+//! * [`become_io_flusher`] and [`lock_memory`] keep the serving process able to make progress
+//!   when memory runs out; see there why that matters.
+//!
+//! Reads and writes of any alignment work. What a flush promises here is what it promises in the
+//! volume: `fsync` on the file (and a flush of a loop device over it) is [`io::Volume::flush`].
+//!
+//! A server that is killed leaves its mount behind; every access then fails with `ENOTCONN`. The
+//! next [`FuseDoor::mount`] at the same place takes the remains away.
+
+mod file_system;
+pub mod loop_device;
+mod mount_point;
+mod mount_table;
+mod pressure;
+mod request;
+mod sectors;
+mod service;
+
+use std::cell::Cell;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::atomic::AtomicU64;
+use std::time::SystemTime;
+
+use fuser::{BackgroundSession, Config, MountOption, Session};
+use io::{ErrorKind, Io, IoError, Volume, WaitList, mailbox};
+
+use file_system::FileSystem;
+pub use pressure::{become_io_flusher, lock_memory};
+use service::Service;
+
+/// Requests that wait between the session threads and the executor. The executor takes all of
+/// them at once, so this bounds a burst, not the depth of the queue.
+const MAILBOX_REQUESTS: usize = 64;
+
+/// Session threads. One reads requests faster than one executor answers them; a second one lets a
+/// large write be copied while the other goes on.
+const SESSION_THREADS: usize = 2;
+
+/// How the file is to appear.
+#[derive(Debug, Clone)]
+pub struct FuseOptions {
+    /// An existing directory. It must be empty of mounts other than a dead one of ours.
+    pub mount_dir: PathBuf,
+    /// Name of the file in it, such as the volume's name.
+    pub file_name: String,
+    /// Refuse writes even if the volume takes them.
+    pub read_only: bool,
+}
+
+/// How to unmount.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unmount {
+    /// Only if nobody uses the file.
+    WhenUnused,
+    /// At once: the directory is free, and whoever has the file open keeps it until closing it.
+    Detach,
+}
+
+/// A mounted volume. Dropping it detaches the mount.
+pub struct FuseDoor {
+    io: Io,
+    mount_dir: PathBuf,
+    file_name: String,
+    recovered: Option<String>,
+    session: Option<BackgroundSession>,
+    state: Rc<State>,
+}
+
+#[derive(Default)]
+struct State {
+    unmounted: Cell<bool>,
+    ended: Cell<bool>,
+    changed: WaitList,
+}
+
+impl FuseDoor {
+    /// Mounts the file. Requests are served from now on, whenever the executor runs; never touch
+    /// the file from the executor's own thread.
+    ///
+    /// # Errors
+    /// The directory is missing, used by another mount, or not ours to mount on; `/dev/fuse` or
+    /// `fusermount3` is missing (the message says what to install); the name cannot be a file's.
+    pub fn mount<V: Volume>(
+        io: Io,
+        volume: Rc<V>,
+        options: FuseOptions,
+    ) -> Result<FuseDoor, IoError> {
+        check_name(&options.file_name)?;
+        let mount_dir = mount_point::canonical(&options.mount_dir)?;
+        let recovered = mount_point::clear(&mount_dir, &options.file_name)?;
+
+        let info = volume.info();
+        let read_only = options.read_only || info.read_only;
+        let (sender, receiver) = mailbox(MAILBOX_REQUESTS);
+        let file_system = FileSystem {
+            name: OsStr::new(&options.file_name).to_owned(),
+            size_bytes: info.size_bytes,
+            preferred_bytes: info.preferred_bytes,
+            read_only,
+            owner: (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw()),
+            mounted_at: SystemTime::now(),
+            written_at: AtomicU64::new(0),
+            requests: sender,
+        };
+        let session = Session::new(file_system, &mount_dir, &config(&options, read_only))
+            .and_then(Session::spawn)
+            .map_err(|cause| mount_point::explain(&mount_dir, &cause))?;
+
+        let state = Rc::new(State::default());
+        let service = Rc::new(Service::new(io.clone(), volume));
+        let serving = state.clone();
+        io.spawn(async move {
+            service.run(receiver).await;
+            serving.ended.set(true);
+            serving.changed.wake_all();
+        });
+        let file_name = options.file_name;
+        Ok(FuseDoor { io, mount_dir, file_name, recovered, session: Some(session), state })
+    }
+
+    /// Where the file is.
+    pub fn file_path(&self) -> PathBuf {
+        self.mount_dir.join(&self.file_name)
+    }
+
+    /// What a killed server had left at this place and was taken away, as a sentence.
+    pub fn recovered(&self) -> Option<&str> {
+        self.recovered.as_deref()
+    }
+
+    /// Waits until nobody can reach the file any more, because of [`FuseDoor::unmount`] or because
+    /// someone else unmounted it.
+    pub async fn ended(&self) {
+        self.state.changed.until(|| self.state.ended.get().then_some(())).await;
+    }
+
+    /// Unmounts. After [`Unmount::WhenUnused`] has succeeded everything is answered; after
+    /// [`Unmount::Detach`] programs that have the file open are still served until they close it,
+    /// which [`FuseDoor::ended`] waits for.
+    ///
+    /// # Errors
+    /// Someone uses the file (the message names them as far as can be seen): the door stays open.
+    pub async fn unmount(&self, how: Unmount) -> Result<(), IoError> {
+        if !self.state.ended.get() && !self.state.unmounted.get() {
+            let (sender, mut receiver) = mailbox(1);
+            let (mount_dir, file_path) = (self.mount_dir.clone(), self.file_path());
+            // On a thread of its own: the kernel may want answers from us before it lets go.
+            std::thread::spawn(move || {
+                let outcome = mount_point::unmount(&mount_dir, how == Unmount::Detach)
+                    .map_err(|error| mount_point::name_users(error, &mount_dir, &file_path));
+                // Nobody to tell when the door was dropped meanwhile.
+                drop(sender.send(outcome));
+            });
+            match receiver.receive().await {
+                Some(outcome) => outcome?,
+                None => return Err(IoError::new(ErrorKind::Io, "the unmounting thread died")),
+            }
+            self.state.unmounted.set(true);
+        }
+        if how == Unmount::WhenUnused {
+            self.ended().await;
+        }
+        Ok(())
+    }
+
+    /// The executor this door serves on.
+    pub fn io(&self) -> &Io {
+        &self.io
+    }
+}
+
+impl Drop for FuseDoor {
+    fn drop(&mut self) {
+        let Some(session) = self.session.take() else { return };
+        let mount_dir = (!self.state.unmounted.get() && !self.state.ended.get())
+            .then(|| self.mount_dir.clone());
+        // Not here: the executor's thread must stay free to answer what the kernel asks meanwhile.
+        std::thread::spawn(move || {
+            if let Some(mount_dir) = mount_dir {
+                // Nobody is left to be told; the next mount clears what stays.
+                let _ = mount_point::unmount(&mount_dir, true);
+            }
+            drop(session);
+        });
+    }
+}
+
+fn check_name(name: &str) -> Result<(), IoError> {
+    let usable = !name.is_empty()
+        && name.len() <= 255
+        && name != "."
+        && name != ".."
+        && !name.contains(['/', '\0']);
+    if usable {
+        return Ok(());
+    }
+    Err(IoError::new(ErrorKind::Range, format!("{name:?} cannot be the name of a file")))
+}
+
+fn config(options: &FuseOptions, read_only: bool) -> Config {
+    let mut config = Config::default();
+    config.mount_options = vec![
+        MountOption::FSName(mount_point::source(&options.file_name)),
+        MountOption::DefaultPermissions,
+        MountOption::NoExec,
+        MountOption::NoAtime,
+        MountOption::CUSTOM(format!("max_read={}", file_system::REQUEST_BYTES_MAX)),
+    ];
+    if read_only {
+        config.mount_options.push(MountOption::RO);
+    }
+    config.n_threads = Some(SESSION_THREADS);
+    config.clone_fd = true;
+    config
+}
+
+/// Whether the file's directory is a mount of ours (living or dead): its server's name for it.
+pub fn mounted_at(directory: &Path) -> Result<Option<String>, IoError> {
+    mount_point::ours(directory)
+}

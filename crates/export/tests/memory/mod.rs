@@ -241,9 +241,10 @@ impl Volume for MemoryVolume {
                 (Place::Hole, next.unwrap_or(u64::MAX))
             };
             let run = run_end.min(end) - position;
+            let full = spans.len() == spans_max.max(1);
             match spans.last_mut() {
                 Some(last) if last.place == place => last.length += run,
-                _ if spans.len() == spans_max.max(1) => break,
+                _ if full => break,
                 _ => spans.push(Span { length: run, place }),
             }
             position += run;
