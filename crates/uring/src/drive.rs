@@ -1,0 +1,257 @@
+//! Opens a drive (a regular file or a block device), claims it, and finds its facts.
+//!
+//! * Exclusive: a file is locked with `flock` (shared for reading), a block device is opened with
+//!   `O_EXCL` and locked too, which also keeps udev from probing a disk in use.
+//! * Direct: `O_DIRECT` where the file system allows it with sectors of at most 4096 bytes, else
+//!   through the page cache. Durability is the same; only the copy and the memory differ.
+//! * The size is fixed when it is opened and rounded down to whole sectors.
+//!
+//! A fact that cannot be found gets the cautious value, never an error.
+
+use std::fs::{File, Metadata, OpenOptions};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use io::{DeviceInfo, ErrorKind, IoError};
+use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::io::Errno;
+
+use crate::desk::FileRef;
+use crate::sysfs;
+
+/// Largest sector and largest atomic write we count on, in bytes: the engine's block.
+const SECTOR_BYTES_MAX: u32 = 4096;
+
+/// What a drive is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Reading and writing; nobody else may have it open through bimetal.
+    ReadWrite,
+    /// Reading; other readers of a file are welcome, writers are not.
+    ReadOnly,
+}
+
+/// An open drive. Closed, and its claim given up, when dropped.
+pub(crate) struct Drive {
+    fd: OwnedFd,
+    pub(crate) file: FileRef,
+    pub(crate) info: DeviceInfo,
+    /// What the address of a buffer must be a multiple of, in bytes.
+    pub(crate) memory_align_bytes: u32,
+}
+
+impl Drop for Drive {
+    fn drop(&mut self) {
+        // Said, not left to the closing: a ring that is being torn down may hold the file open
+        // for a moment longer, and the next opener should not find it locked.
+        let _ = flock(&self.fd, FlockOperation::Unlock);
+    }
+}
+
+/// How the drive takes its transfers.
+#[derive(Clone, Copy)]
+struct Grain {
+    direct: bool,
+    sector_bytes: u32,
+    memory_align_bytes: u32,
+}
+
+impl Drive {
+    pub(crate) fn open(path: &Path, access: Access) -> Result<Drive, IoError> {
+        let shown = path.display();
+        let context = |e: std::io::Error| match e.kind() {
+            std::io::ErrorKind::NotFound => IoError::from_errno(
+                libc::ENOENT,
+                format_args!("{shown} is not there (check the name; for a file, create it first)"),
+            ),
+            _ => failed(&e, format_args!("opening {shown}")),
+        };
+        // Looked at before it is opened: opening a pipe waits, opening a character device acts.
+        let metadata = std::fs::metadata(path).map_err(context)?;
+        let block = kind_of(path, &metadata)?;
+        if access == Access::ReadWrite && !block && metadata.mode() & 0o222 == 0 {
+            let message = format!("{shown} is marked read-only (chmod u+w, or open it read-only)");
+            return Err(IoError::new(ErrorKind::ReadOnly, message));
+        }
+        let mut options = OpenOptions::new();
+        options.read(true).write(access == Access::ReadWrite);
+        let exclusive = if block { OFlags::EXCL } else { OFlags::empty() };
+        options.custom_flags(exclusive.bits() as i32);
+        let file = options.open(path).map_err(|e| match e.raw_os_error() {
+            Some(libc::EBUSY) => in_use(path),
+            Some(libc::EROFS | libc::EACCES | libc::EPERM) if access == Access::ReadWrite => {
+                failed(&e, format_args!("opening {shown} for writing"))
+            }
+            _ => context(e),
+        })?;
+        let metadata = file.metadata().map_err(context)?;
+        if kind_of(path, &metadata)? != block {
+            let message = format!("{shown} was replaced while it was being opened");
+            return Err(IoError::new(ErrorKind::Io, message));
+        }
+        claim(&file, path, access)?;
+        if block && access == Access::ReadWrite && is_read_only(&file) {
+            let message = format!("{shown} is set read-only (blockdev --setrw, or open read-only)");
+            return Err(IoError::new(ErrorKind::ReadOnly, message));
+        }
+        let size_bytes = if block { block_bytes(&file, path)? } else { metadata.len() };
+        let grain = grain(&file, block);
+        let sector_bytes = grain.sector_bytes;
+        let size_bytes = size_bytes - size_bytes % u64::from(sector_bytes);
+        if size_bytes == 0 {
+            let message = format!("{shown} is empty (give it a size: truncate -s 1G {shown})");
+            return Err(IoError::new(ErrorKind::Range, message));
+        }
+        let (atomic_write_bytes, rotational) = medium(&file, block, &metadata);
+        let fd = OwnedFd::from(file);
+        Ok(Drive {
+            file: FileRef { fd: fd.as_raw_fd(), registered: None, block },
+            fd,
+            info: DeviceInfo {
+                path: shown.to_string(),
+                size_bytes,
+                sector_bytes,
+                atomic_write_bytes,
+                rotational,
+                read_only: access == Access::ReadOnly,
+            },
+            memory_align_bytes: grain.memory_align_bytes,
+        })
+    }
+}
+
+/// An error of the standard library, with what was tried.
+pub(crate) fn failed(error: &std::io::Error, context: impl std::fmt::Display) -> IoError {
+    match error.raw_os_error() {
+        Some(errno) => IoError::from_errno(errno, context),
+        None => IoError::new(ErrorKind::Io, format!("{context}: {error}")),
+    }
+}
+
+/// Whether it is a block device; an error for what is neither that nor a file.
+fn kind_of(path: &Path, metadata: &Metadata) -> Result<bool, IoError> {
+    let kind = metadata.file_type();
+    if kind.is_block_device() {
+        return Ok(true);
+    }
+    if kind.is_file() {
+        return Ok(false);
+    }
+    let what = if kind.is_dir() {
+        "a directory"
+    } else if kind.is_char_device() {
+        "a character device"
+    } else if kind.is_socket() {
+        "a socket"
+    } else {
+        "a pipe"
+    };
+    let message =
+        format!("{} is {what}; a drive must be a regular file or a block device", path.display());
+    Err(IoError::new(ErrorKind::Unsupported, message))
+}
+
+fn in_use(path: &Path) -> IoError {
+    let context = format_args!(
+        "{} is in use by another program (mounted, part of another volume, or served already)",
+        path.display()
+    )
+    .to_string();
+    IoError::from_errno(libc::EBUSY, context)
+}
+
+fn claim(file: &File, path: &Path, access: Access) -> Result<(), IoError> {
+    let lock = match access {
+        Access::ReadWrite => FlockOperation::NonBlockingLockExclusive,
+        Access::ReadOnly => FlockOperation::NonBlockingLockShared,
+    };
+    match flock(file, lock) {
+        Ok(()) => Ok(()),
+        Err(Errno::WOULDBLOCK) => Err(in_use(path)),
+        // Some network file systems have no locks; refusing to work on them would help nobody.
+        Err(Errno::NOLCK | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+        Err(e) => {
+            let context = format_args!("locking {}", path.display()).to_string();
+            Err(IoError::from_errno(e.raw_os_error(), context))
+        }
+    }
+}
+
+fn is_read_only(file: &File) -> bool {
+    const BLKROGET: rustix::ioctl::Opcode = rustix::ioctl::opcode::none(0x12, 94);
+    // SAFETY: BLKROGET writes one int to its argument.
+    let value = unsafe {
+        rustix::ioctl::ioctl(file, rustix::ioctl::Getter::<BLKROGET, std::ffi::c_int>::new())
+    };
+    value.is_ok_and(|value| value != 0)
+}
+
+fn block_bytes(file: &File, path: &Path) -> Result<u64, IoError> {
+    // Declared with size_t, filled with a u64: the number depends on the pointer's width.
+    const BLKGETSIZE64: rustix::ioctl::Opcode = rustix::ioctl::opcode::read::<usize>(0x12, 114);
+    // SAFETY: BLKGETSIZE64 writes one u64 to its argument.
+    let bytes =
+        unsafe { rustix::ioctl::ioctl(file, rustix::ioctl::Getter::<BLKGETSIZE64, u64>::new()) };
+    bytes.map_err(|e| {
+        let context = format_args!("asking {} for its size", path.display()).to_string();
+        IoError::from_errno(e.raw_os_error(), context)
+    })
+}
+
+/// Turns `O_DIRECT` on where it works, and says in which units the drive is then accessed.
+fn grain(file: &File, block: bool) -> Grain {
+    let buffered = Grain { direct: false, sector_bytes: 512, memory_align_bytes: 1 };
+    let found = if block {
+        let sector_bytes = rustix::fs::ioctl_blksszget(file).unwrap_or(512);
+        // The kernel wants less from the memory of most drives, but none wants more.
+        Grain { direct: true, sector_bytes, memory_align_bytes: 512 }
+    } else {
+        match direct_alignment(file) {
+            // The file system knows, and says no.
+            Some((_, 0)) => buffered,
+            Some((memory_align_bytes, offset_align_bytes)) => Grain {
+                direct: true,
+                sector_bytes: offset_align_bytes.max(512),
+                memory_align_bytes: memory_align_bytes.max(1),
+            },
+            // It does not say: 4096 is enough everywhere.
+            None => Grain { direct: true, sector_bytes: 4096, memory_align_bytes: 4096 },
+        }
+    };
+    if found.sector_bytes > SECTOR_BYTES_MAX
+        || found.memory_align_bytes > SECTOR_BYTES_MAX
+        || !found.sector_bytes.is_power_of_two()
+    {
+        return buffered;
+    }
+    if found.direct && set_direct(file).is_err() {
+        return buffered;
+    }
+    found
+}
+
+/// Alignment of memory and of offsets for direct access; `None` when the kernel does not tell.
+fn direct_alignment(file: &File) -> Option<(u32, u32)> {
+    const DIOALIGN: rustix::fs::StatxFlags = rustix::fs::StatxFlags::from_bits_retain(0x2000);
+    let found = rustix::fs::statx(file, "", rustix::fs::AtFlags::EMPTY_PATH, DIOALIGN).ok()?;
+    (found.stx_mask & DIOALIGN.bits() != 0)
+        .then_some((found.stx_dio_mem_align, found.stx_dio_offset_align))
+}
+
+fn set_direct(file: &File) -> Result<(), Errno> {
+    let flags = rustix::fs::fcntl_getfl(file.as_fd())?;
+    rustix::fs::fcntl_setfl(file.as_fd(), flags | OFlags::DIRECT)
+}
+
+/// The physical sector of the medium below, at most 4096 bytes (512 when unknown), and whether it
+/// spins.
+fn medium(file: &File, block: bool, metadata: &Metadata) -> (u32, Option<bool>) {
+    let device = if block { metadata.rdev() } else { metadata.dev() };
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let asked = if block { rustix::fs::ioctl_blkpbszget(file).ok().map(u64::from) } else { None };
+    let physical = asked.or_else(|| sysfs::physical_block_bytes(major, minor));
+    let atomic = physical.filter(|bytes| bytes.is_power_of_two()).unwrap_or(512);
+    let atomic = atomic.clamp(512, u64::from(SECTOR_BYTES_MAX)) as u32;
+    (atomic, sysfs::rotational(major, minor))
+}

@@ -1,0 +1,395 @@
+//! Carries calls out on an io_uring.
+//!
+//! * One `io_uring_enter` a round submits everything the round asked for, waits, and runs the
+//!   kernel's deferred work; completions are then reaped in one batch.
+//! * The arena is registered as fixed buffers and drives as fixed files where the kernel allows
+//!   it; what cannot be registered works all the same.
+//! * More entries than the submission queue holds wait in `backlog`; more completions than the
+//!   completion queue holds wait in the kernel, which gives them out as room appears.
+//! * Trims and zeroing go to workers: the kernel would run them on threads of its own anyway,
+//!   and has no entry for some of them.
+//! * Sockets must be blocking: on a non-blocking one the ring answers EAGAIN instead of waiting.
+//!
+//! Needs Linux 5.11 (timeouts passed to enter); uses more where there is more.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use io::{OpId, Park, Pool, Unpark};
+use io_uring::squeue::{Entry, Flags};
+use io_uring::types::{Fd, SubmitArgs, Timespec};
+use io_uring::{EnterFlags, IoUring, opcode};
+
+use crate::desk::{Call, Desk, FileRef};
+use crate::kernel::now_ns;
+use crate::wakeup::Wakeup;
+use crate::workers::Workers;
+
+/// Marks the read of the eventfd among the operations' numbers.
+const WAKE: u64 = u64::MAX;
+
+/// Marks cancellations, whose own outcome does not matter.
+const CANCEL: u64 = u64::MAX - 1;
+
+/// Places for registered drives. A volume has two drives; a stack of volumes has some more.
+const FILES_MAX: u32 = 64;
+
+/// Largest piece of memory the kernel registers as one buffer.
+const PIECE_BYTES: usize = 1 << 30;
+
+/// Most bytes one entry moves; the kernel's own bound is a little below 2 GiB.
+const COUNT_MAX: usize = 1 << 30;
+
+/// Threads for trims and zeroing: one long job should not hold up a short one.
+const WORKERS_MAX: usize = 2;
+
+/// See the head of the file.
+pub(crate) struct Ring {
+    ring: IoUring,
+    backlog: VecDeque<Entry>,
+    /// The registered arena: address and bytes.
+    fixed: Option<(usize, usize)>,
+    /// Registered drives so far; `None` when the table could not be registered.
+    files: Option<u32>,
+    wakeup: Arc<Wakeup>,
+    /// The read of the eventfd is under way.
+    wake_posted: bool,
+    /// Where the kernel puts the eventfd's count.
+    wake_count: Box<[u8; 8]>,
+    workers: Workers,
+    /// Kept between rounds for their allocations.
+    reaped: Vec<(u64, i32)>,
+    outcomes: Vec<(OpId, i64)>,
+}
+
+/// Why there is no ring, in words for [`crate::Kernel::describe`].
+pub(crate) struct NoRing(pub(crate) String);
+
+impl Ring {
+    pub(crate) fn new(entries: u32, pool: &Pool, wakeup: Arc<Wakeup>) -> Result<Ring, NoRing> {
+        let ring = build(entries.clamp(8, 32 << 10)).map_err(|e| NoRing(why_not(&e)))?;
+        if !ring.params().is_feature_ext_arg() || !ring.params().is_feature_nodrop() {
+            return Err(NoRing("io_uring of this kernel is too old (5.11 is needed)".into()));
+        }
+        let fixed = register_arena(&ring, pool);
+        let files = ring.submitter().register_files(&[-1; FILES_MAX as usize]).ok().map(|()| 0);
+        Ok(Ring {
+            ring,
+            backlog: VecDeque::new(),
+            fixed,
+            files,
+            workers: Workers::new(WORKERS_MAX, wakeup.clone()),
+            wakeup,
+            wake_posted: false,
+            wake_count: Box::new([0; 8]),
+            reaped: Vec::new(),
+            outcomes: Vec::new(),
+        })
+    }
+
+    /// Bytes of the arena that are registered.
+    pub(crate) fn registered_bytes(&self) -> usize {
+        self.fixed.map_or(0, |(_, bytes)| bytes)
+    }
+
+    /// Registers a drive's descriptor; `None` when it must be named by its number.
+    pub(crate) fn register(&mut self, fd: RawFd) -> Option<u32> {
+        let slot = self.files.filter(|slot| *slot < FILES_MAX)?;
+        self.ring.submitter().register_files_update(slot, &[fd]).ok()?;
+        self.files = Some(slot + 1);
+        Some(slot)
+    }
+
+    pub(crate) fn start(&mut self, desk: &mut Desk, id: OpId, call: Call) {
+        if matches!(call, Call::Trim { .. } | Call::WriteZeroes { .. }) {
+            if let Err(error) = self.workers.start(id, call) {
+                desk.fail(id, error);
+            }
+            return;
+        }
+        let entry = self.entry(&call).user_data(u64::from(id.0));
+        self.push(entry);
+    }
+
+    /// Makes a waiting accept end.
+    pub(crate) fn cancel(&mut self, id: OpId) {
+        self.push(opcode::AsyncCancel::new(u64::from(id.0)).build().user_data(CANCEL));
+    }
+
+    pub(crate) fn poll(&mut self, desk: &mut Desk, park: Park) {
+        self.post_wake();
+        let waits = desk.ended.is_empty() && park != Park::Never;
+        while self.refill() {
+            if !self.enter(None) {
+                break;
+            }
+        }
+        match park {
+            Park::Forever if waits => {
+                self.enter(Some(None));
+            }
+            Park::Until(deadline_ns) if waits => {
+                let rest = Duration::from_nanos(deadline_ns.saturating_sub(now_ns()));
+                self.enter(Some(Some(rest)));
+            }
+            _ => {
+                let queue = self.ring.submission();
+                let needed = !queue.is_empty() || queue.taskrun() || queue.cq_overflow();
+                drop(queue);
+                if needed {
+                    self.enter(None);
+                }
+            }
+        }
+        self.reap(desk);
+    }
+
+    /// Ends what is under way, for at most `patience`; false when something still is.
+    pub(crate) fn wind_down(&mut self, desk: &mut Desk, patience: Duration) -> bool {
+        let deadline = Instant::now() + patience;
+        let step_ns = 10 * io::units::MILLISECOND_NS;
+        while desk.under_way() > 0 && Instant::now() < deadline {
+            desk.ended.clear();
+            self.poll(desk, Park::Until(now_ns() + step_ns));
+        }
+        // The read of the eventfd writes into memory of ours, so it must end too.
+        self.wakeup.unpark();
+        while self.wake_posted && Instant::now() < deadline {
+            self.refill();
+            self.enter(Some(Some(Duration::from_nanos(step_ns))));
+            self.reap(desk);
+        }
+        // At once, not when the kernel comes round to tearing the ring down: the drives should be
+        // free for the next opener when the world has gone.
+        let _ = self.ring.submitter().unregister_files();
+        if self.wake_posted {
+            Box::leak(std::mem::replace(&mut self.wake_count, Box::new([0; 8])));
+        }
+        desk.under_way() == 0
+    }
+
+    fn entry(&self, call: &Call) -> Entry {
+        match *call {
+            Call::Read { file, at, memory, length } => {
+                let (fd, flags) = name(file);
+                let count = length.min(COUNT_MAX) as u32;
+                match self.piece(memory, count) {
+                    Some(piece) => opcode::ReadFixed::new(fd, memory, count, piece)
+                        .offset(at)
+                        .build()
+                        .flags(flags),
+                    None => opcode::Read::new(fd, memory, count).offset(at).build().flags(flags),
+                }
+            }
+            Call::Write { file, at, memory, length } => {
+                let (fd, flags) = name(file);
+                let count = length.min(COUNT_MAX) as u32;
+                match self.piece(memory, count) {
+                    Some(piece) => opcode::WriteFixed::new(fd, memory, count, piece)
+                        .offset(at)
+                        .build()
+                        .flags(flags),
+                    None => opcode::Write::new(fd, memory, count).offset(at).build().flags(flags),
+                }
+            }
+            Call::Flush { file } => {
+                let (fd, flags) = name(file);
+                let datasync = io_uring::types::FsyncFlags::DATASYNC;
+                opcode::Fsync::new(fd).flags(datasync).build().flags(flags)
+            }
+            Call::Accept { fd } => {
+                let none = std::ptr::null_mut();
+                opcode::Accept::new(Fd(fd), none, none.cast()).flags(libc::SOCK_CLOEXEC).build()
+            }
+            Call::Receive { fd, memory, length } => {
+                opcode::Recv::new(Fd(fd), memory, length.min(COUNT_MAX) as u32).build()
+            }
+            Call::Send { fd, memory, length } => {
+                opcode::Send::new(Fd(fd), memory, length.min(COUNT_MAX) as u32)
+                    .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL)
+                    .build()
+            }
+            Call::Trim { .. } | Call::WriteZeroes { .. } => {
+                unreachable!("trims and zeroing go to the workers")
+            }
+        }
+    }
+
+    /// Which registered piece holds all of the memory, if one does.
+    fn piece(&self, memory: *mut u8, count: u32) -> Option<u16> {
+        let (base, bytes) = self.fixed?;
+        let from = (memory as usize).checked_sub(base)?;
+        let to = from + count as usize;
+        (to <= bytes && from / PIECE_BYTES == (to - 1) / PIECE_BYTES)
+            .then_some((from / PIECE_BYTES) as u16)
+    }
+
+    fn push(&mut self, entry: Entry) {
+        // Behind a backlog there is no overtaking: a cancellation must follow its operation.
+        if !self.backlog.is_empty() || !self.try_push(&entry) {
+            self.backlog.push_back(entry);
+        }
+    }
+
+    fn try_push(&mut self, entry: &Entry) -> bool {
+        // SAFETY: what the entry points to is a buffer on the desk, which stays there until the
+        // completion has been reaped, or `wake_count`, which is leaked if its read outlives us.
+        unsafe { self.ring.submission().push(entry).is_ok() }
+    }
+
+    /// Moves what fits from the backlog to the submission queue; true when something is left.
+    fn refill(&mut self) -> bool {
+        while let Some(entry) = self.backlog.front().cloned() {
+            if !self.try_push(&entry) {
+                return true;
+            }
+            self.backlog.pop_front();
+        }
+        false
+    }
+
+    fn post_wake(&mut self) {
+        if self.wake_posted {
+            return;
+        }
+        let fd = Fd(self.wakeup.as_fd().as_raw_fd());
+        let entry = opcode::Read::new(fd, self.wake_count.as_mut_ptr(), 8).build().user_data(WAKE);
+        self.push(entry);
+        self.wake_posted = true;
+    }
+
+    /// Submits, and waits for a completion when asked to, for ever or for a time. False when the
+    /// kernel took nothing for now.
+    fn enter(&mut self, wait: Option<Option<Duration>>) -> bool {
+        let queued = self.ring.submission().len() as u32;
+        let submitter = self.ring.submitter();
+        let outcome = match wait {
+            Some(Some(time)) => {
+                let time = Timespec::from(time);
+                submitter.submit_with_args(1, &SubmitArgs::new().timespec(&time))
+            }
+            Some(None) => submitter.submit_and_wait(1),
+            None => {
+                let flags = EnterFlags::GETEVENTS.bits();
+                // SAFETY: no argument is passed; the entries counted are in the queue.
+                unsafe { submitter.enter::<libc::sigset_t>(queued, 0, flags, None) }
+            }
+        };
+        let Err(error) = outcome else { return true };
+        match error.raw_os_error() {
+            Some(libc::ETIME | libc::EINTR) => true,
+            // Out of memory for requests, or completions must be reaped first: the entries stay
+            // in the queue for the next round.
+            Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM) => false,
+            // Every other error means that the ring or our use of it is broken; no operation can
+            // be completed any more, and going on would hang every client without a word.
+            _ => panic!("io_uring_enter failed: {error}"),
+        }
+    }
+
+    fn reap(&mut self, desk: &mut Desk) {
+        let mut reaped = std::mem::take(&mut self.reaped);
+        reaped.extend(self.ring.completion().map(|entry| (entry.user_data(), entry.result())));
+        for (number, result) in reaped.drain(..) {
+            match number {
+                WAKE => {
+                    self.wake_posted = false;
+                    self.wakeup.acknowledge();
+                }
+                CANCEL => {}
+                number => self.settle(desk, OpId(number as u32), i64::from(result)),
+            }
+        }
+        self.reaped = reaped;
+        // After the acknowledgement: see the invariant in `wakeup`.
+        let mut outcomes = std::mem::take(&mut self.outcomes);
+        self.workers.collect(&mut outcomes);
+        for (id, outcome) in outcomes.drain(..) {
+            self.settle(desk, id, outcome);
+        }
+        self.outcomes = outcomes;
+    }
+
+    fn settle(&mut self, desk: &mut Desk, id: OpId, outcome: i64) {
+        if let Some(call) = desk.settle(id, outcome) {
+            self.start(desk, id, call);
+        }
+    }
+}
+
+/// How an entry names a drive.
+fn name(file: FileRef) -> (Fd, Flags) {
+    match file.registered {
+        Some(slot) => (Fd(slot as RawFd), Flags::FIXED_FILE),
+        None => (Fd(file.fd), Flags::empty()),
+    }
+}
+
+/// Makes the ring with the best flags the kernel knows.
+fn build(entries: u32) -> std::io::Result<IoUring> {
+    // Completions for four submission queues: sockets and long flushes stay under way for many
+    // rounds.
+    let completions = entries.saturating_mul(4).min(64 << 10);
+    let mut refused = None;
+    for level in [Level::Deferred, Level::Cooperative, Level::Plain] {
+        let mut builder = IoUring::builder();
+        builder.setup_clamp().setup_cqsize(completions).dontfork();
+        if level != Level::Plain {
+            builder.setup_coop_taskrun().setup_taskrun_flag().setup_submit_all();
+        }
+        if level == Level::Deferred {
+            builder.setup_single_issuer().setup_defer_taskrun();
+        }
+        match builder.build(entries) {
+            Err(e) if e.raw_os_error() == Some(libc::EINVAL) => refused = Some(e),
+            outcome => return outcome,
+        }
+    }
+    Err(refused.expect("every level was refused"))
+}
+
+/// Sets of flags, newest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Level {
+    /// Linux 6.1: the kernel does its part of the work only when we enter it.
+    Deferred,
+    /// Linux 5.19: it does so whenever we are in it, and interrupts us never.
+    Cooperative,
+    /// Linux 5.6.
+    Plain,
+}
+
+fn register_arena(ring: &IoUring, pool: &Pool) -> Option<(usize, usize)> {
+    let (base, bytes) = pool.arena()?;
+    let pieces: Vec<libc::iovec> = (0..bytes)
+        .step_by(PIECE_BYTES)
+        .map(|from| libc::iovec {
+            iov_base: base.wrapping_add(from).cast(),
+            iov_len: PIECE_BYTES.min(bytes - from),
+        })
+        .collect();
+    // SAFETY: the pieces lie in the arena. The kernel pins its pages, so even an arena freed
+    // before the ring leaves it nothing dangling; and only entries for live buffers use them.
+    let registered = unsafe { ring.submitter().register_buffers(&pieces) };
+    registered.ok().map(|()| (base as usize, bytes))
+}
+
+fn why_not(error: &std::io::Error) -> String {
+    let setting = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled");
+    let setting = setting.as_deref().map_or("", str::trim);
+    match error.raw_os_error() {
+        Some(libc::EPERM) if matches!(setting, "1" | "2") => {
+            format!("io_uring is disabled (kernel.io_uring_disabled={setting})")
+        }
+        Some(libc::EPERM | libc::EACCES) => {
+            "io_uring is forbidden here (by a seccomp filter or security module)".into()
+        }
+        Some(libc::ENOSYS) => "this kernel has no io_uring".into(),
+        Some(libc::ENOMEM) => {
+            "io_uring finds no locked memory (raise RLIMIT_MEMLOCK or lower ring_entries)".into()
+        }
+        _ => format!("io_uring cannot be set up: {error}"),
+    }
+}

@@ -1,0 +1,28 @@
+//! What sysfs knows of a block device: `/sys/dev/block/MAJOR:MINOR/queue`.
+//!
+//! Everything here is a hint: what cannot be read is `None`.
+
+use std::path::PathBuf;
+
+/// The queue directory of a device; that of the whole disk for a partition, which has none.
+fn queue(major: u32, minor: u32) -> Option<PathBuf> {
+    let device = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
+    // Resolved first, because `..` of a symbolic link is not the parent of its target.
+    let device = device.canonicalize().ok()?;
+    [device.join("queue"), device.parent()?.join("queue")].into_iter().find(|path| path.is_dir())
+}
+
+fn number(major: u32, minor: u32, name: &str) -> Option<u64> {
+    let text = std::fs::read_to_string(queue(major, minor)?.join(name)).ok()?;
+    text.trim().parse().ok()
+}
+
+/// Whether the disk spins.
+pub(crate) fn rotational(major: u32, minor: u32) -> Option<bool> {
+    number(major, minor, "rotational").map(|value| value != 0)
+}
+
+/// The disk's physical sector in bytes.
+pub(crate) fn physical_block_bytes(major: u32, minor: u32) -> Option<u64> {
+    number(major, minor, "physical_block_size")
+}
