@@ -4,6 +4,7 @@ use io::units::MIB;
 use io::{Device, Io};
 
 use crate::address::{Lsn, Tier};
+use crate::drive::Drive;
 use crate::error::Error;
 use crate::format::superblock::{COPY_POSITIONS, SUPERBLOCK_BYTES, State, Superblock, Uuid};
 use crate::geometry::{CreateOptions, Geometry, plan};
@@ -65,15 +66,16 @@ pub async fn create(
         log_durable: Lsn(1),
         read_only_compatible: 0,
     };
-    let drives = [(Tier::Fast, fast), (Tier::Slow, slow)];
-    for (tier, device) in drives {
-        superblock.role = tier;
-        superblocks::write(io, device, &superblock).await?;
+    let drives = [Drive::new(Tier::Fast, fast.clone()), Drive::new(Tier::Slow, slow.clone())];
+    for drive in &drives {
+        superblock.role = drive.tier();
+        superblocks::write(drive, &superblock).await?;
     }
     let total = superblock.geometry.layouts.iter().map(|layout| layout.map_bytes).sum();
     let mut done = 0;
-    for (tier, device) in drives {
-        let layout = superblock.geometry.layouts[tier.index()];
+    for drive in &drives {
+        let layout = superblock.geometry.layouts[drive.tier().index()];
+        let device = drive.device();
         // Blank pages mean holes, so the map must not keep what the drive held before. The log
         // needs no zeroing: its records carry the volume's identity.
         let end = layout.map_at + layout.map_bytes;
@@ -93,9 +95,9 @@ pub async fn create(
     superblock.state = State::Clean;
     superblock.sequence += 1;
     // Slow first: a volume whose fast drive is still `Creating` is refused as half-made.
-    for (tier, device) in [drives[1], drives[0]] {
-        superblock.role = tier;
-        superblocks::write(io, device, &superblock).await?;
+    for drive in drives.iter().rev() {
+        superblock.role = drive.tier();
+        superblocks::write(drive, &superblock).await?;
     }
     Ok(Identity {
         name: superblock.name,

@@ -3,17 +3,39 @@
 //! Plain structs decide (`plan_…`, `settle_…`), short async functions wait. Everything waited for
 //! comes through the `io` crate, so the same code runs on real drives and in simulation.
 
+mod accesses;
 mod address;
+mod checkpoint;
 mod checksum;
 mod create;
+mod destage;
+mod drive;
+mod engine;
 mod error;
+mod fixed_map;
+mod flush;
 pub mod format;
 mod geometry;
+mod guards;
+mod heat;
+mod janitor;
+mod log;
+mod map;
+mod mover;
+mod policy;
+mod read;
+mod recover;
+mod shared;
+mod slots;
+mod state;
 mod status;
 mod superblocks;
+mod write;
+mod zero;
 
 pub use address::{BLOCK_BYTES, BlockId, ExtentId, Home, Lsn, SlotId, Tier};
 pub use create::{Identity, Inspection, create, destroy, inspect};
+pub use engine::{Engine, OpenOptions};
 pub use error::Error;
 pub use format::superblock::{State, Superblock, Uuid};
 pub use geometry::{Class, CreateOptions, Geometry, Layout, name_problem, plan};

@@ -3,6 +3,7 @@
 use io::{Device, Io};
 
 use crate::address::Tier;
+use crate::drive::Drive;
 use crate::error::Error;
 use crate::format::superblock::{
     COPY_POSITIONS, SUPERBLOCK_BYTES, State, Superblock, SuperblockProblem,
@@ -10,12 +11,12 @@ use crate::format::superblock::{
 
 /// Writes both copies, each made durable before the next is touched: a cut at any moment leaves
 /// one whole copy, the old or the new.
-pub(crate) async fn write(io: &Io, device: &Device, superblock: &Superblock) -> Result<(), Error> {
+pub(crate) async fn write(drive: &Drive, superblock: &Superblock) -> Result<(), Error> {
     for (copy, position) in COPY_POSITIONS.into_iter().enumerate() {
-        let mut buf = io.pool().take(SUPERBLOCK_BYTES);
+        let mut buf = drive.device().io().pool().take(SUPERBLOCK_BYTES);
         superblock.encode(&mut buf, copy);
-        device.write(position, buf).await.1?;
-        device.flush().await?;
+        drive.write(position, buf).await.1?;
+        drive.flush().await?;
     }
     Ok(())
 }

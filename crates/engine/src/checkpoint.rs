@@ -1,0 +1,147 @@
+//! Moving the log's tail: dirty map pages go to both drives, then the superblock says where replay
+//! begins, then the ring behind it may be reused.
+//!
+//! Order, and what each step prevents:
+//! 1. Flush: a page may hold only changes whose records are durable, or a cut would leave a
+//!    mapping without the data CRC that tells whether its data arrived.
+//! 2. Pages to their older copies on both drives, and a flush: the newer copy stays whole until
+//!    the older one is.
+//! 3. Superblock on the fast drive, both copies, each flushed: only now replay begins later.
+//! 4. Wait for accesses that looked up places in the log, then reuse the ring.
+
+use std::rc::Rc;
+
+use crate::address::{Lsn, Tier};
+use crate::error::Error;
+use crate::flush::flush_all;
+use crate::format::map_page::{PAGE_BYTES, encode};
+use crate::format::superblock::State as Left;
+use crate::shared::Shared;
+use crate::superblocks;
+
+/// Pages written at once: 1 MiB on each drive.
+const PAGES_PER_STEP: usize = 256;
+
+/// Advances the tail as far as live data and unwritten map changes allow.
+pub(crate) async fn checkpoint(shared: &Rc<Shared>) -> Result<(), Error> {
+    let (target, epoch) = {
+        let mut state = shared.state.borrow_mut();
+        let target = state.log.oldest_live();
+        (target, state.log_accesses.close_epoch())
+    };
+    // Pages first changed before the target hold the tail back; the others can wait.
+    while shared.state.borrow().map.oldest_dirty().is_some_and(|lsn| lsn < target) {
+        write_pages(shared).await?;
+    }
+    flush_all(shared).await?;
+    let target = {
+        let state = shared.state.borrow();
+        state.map.oldest_dirty().map_or(target, |dirty| dirty.min(target))
+    };
+    write_superblock(shared, target, None).await?;
+    shared.log_accesses_ended(epoch).await;
+    {
+        let mut state = shared.state.borrow_mut();
+        state.log.advance_tail(target);
+        state.counters.checkpoints += 1;
+        state.reclaim();
+    }
+    shared.room.wake_all();
+    Ok(())
+}
+
+/// Writes every dirty page, for a clean close.
+pub(crate) async fn write_all_pages(shared: &Rc<Shared>) -> Result<(), Error> {
+    while shared.state.borrow().map.dirty_pages() > 0 {
+        write_pages(shared).await?;
+    }
+    Ok(())
+}
+
+/// Writes the fast drive's superblock with a new tail; `left` changes the state on both drives.
+pub(crate) async fn write_superblock(
+    shared: &Shared,
+    tail: Lsn,
+    left: Option<Left>,
+) -> Result<(), Error> {
+    let mut superblock = shared.superblock.borrow().clone();
+    let durable = shared.state.borrow().log.durable();
+    superblock.log_tail = tail;
+    superblock.log_durable = durable;
+    superblock.sequence += 1;
+    if let Some(left) = left {
+        superblock.state = left;
+    }
+    let outcome = async {
+        if left.is_some() {
+            superblock.role = Tier::Slow;
+            superblocks::write(&shared.slow, &superblock).await?;
+        }
+        superblock.role = Tier::Fast;
+        superblocks::write(&shared.fast, &superblock).await
+    }
+    .await;
+    if let Err(error) = outcome {
+        shared.poison(format!("writing the superblock failed: {error}"));
+        return Err(error);
+    }
+    *shared.superblock.borrow_mut() = superblock;
+    let mut state = shared.state.borrow_mut();
+    state.log.settle_recorded(durable);
+    state.settle_young();
+    Ok(())
+}
+
+/// Writes one step of dirty pages to both drives and makes them durable.
+async fn write_pages(shared: &Rc<Shared>) -> Result<(), Error> {
+    // Encoded before the flush, so that they hold exactly the changes before this LSN.
+    let encoded: Vec<_> = {
+        let mut state = shared.state.borrow_mut();
+        // A change that joined the open record later would share an LSN with what the page holds,
+        // and replay would take it for contained.
+        state.log.seal_now();
+        let lsn = state.log.end();
+        let pages = state.map.take_dirty(PAGES_PER_STEP);
+        let tag = shared.superblock.borrow().volume_tag();
+        let mut entries = Vec::new();
+        pages
+            .into_iter()
+            .map(|(page, _)| {
+                let mut buf = shared.io.pool().take(PAGE_BYTES);
+                state.map.page_entries(page, &mut entries);
+                encode(&mut buf, tag, page, lsn, &entries);
+                (page, state.map.older_copy(page), buf)
+            })
+            .collect()
+    };
+    flush_all(shared).await?;
+    let mut under_way = Vec::with_capacity(encoded.len() * 2);
+    let mut written = Vec::with_capacity(encoded.len());
+    for (page, copy, buf) in encoded {
+        let mut second = shared.io.pool().take(PAGE_BYTES);
+        second.copy_from_slice(&buf);
+        for (drive, buf) in [(&shared.fast, buf), (&shared.slow, second)] {
+            let position = shared.geometry.map_page_position(drive.tier(), page, copy);
+            under_way.push(drive.write(position, buf));
+        }
+        written.push((page, copy));
+    }
+    let mut outcome = Ok(());
+    for transfer in under_way {
+        outcome = outcome.and(transfer.await.1);
+    }
+    let fast = shared.fast.flush();
+    let slow = shared.slow.flush();
+    let (fast, slow) = (fast.await, slow.await);
+    if let Err(error) = outcome.and(fast).and(slow) {
+        // The tail has not moved: the log still has every change. But it never will move again,
+        // so this is the end of this session's writing.
+        shared.poison(format!("writing the map failed: {error}"));
+        return Err(error.into());
+    }
+    let mut state = shared.state.borrow_mut();
+    for (page, copy) in written {
+        state.map.set_newer_copy(page, copy);
+    }
+    Ok(())
+}

@@ -1,0 +1,369 @@
+//! Destage: blocks move from the log to their homes, oldest records first, extent by extent,
+//! sorted by address.
+//!
+//! * Only durable blocks are destaged: a home must never hold data whose record a cut could take
+//!   back, torn at that.
+//! * The homes are flushed before the record that says so is appended; until that record is
+//!   durable, replay brings the blocks back from the log.
+//! * A trim or a fresh write of an extent meanwhile takes its moving mark away; what was written for
+//!   it is then dropped. A small write meanwhile goes to the log with a later LSN and stays there.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use io::Buf;
+
+use crate::address::{BLOCK_BYTES, ExtentId, Home, Lsn, Tier};
+use crate::checksum::crc32c;
+use crate::error::Error;
+use crate::flush::{durable_point, flush_all};
+use crate::format::map_page::encode_home;
+use crate::format::record::Entry;
+use crate::log::Logged;
+use crate::shared::{AccessPass, Looks, Shared};
+use crate::state::State;
+
+/// Extents per batch: enough for sorting to pay, 8 MiB of buffers at 128 KiB, and short enough
+/// that the janitor looks up often.
+const EXTENTS_PER_BATCH: usize = 64;
+const BLOCK: usize = BLOCK_BYTES as usize;
+
+/// Where an extent's blocks go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Target {
+    /// Into the home it has, block by block.
+    InPlace(Home),
+    /// Into a new home as a whole, over what `base` holds (nothing: zeros).
+    Whole { home: Home, base: Option<Home> },
+    /// Nowhere: all of it is zeros.
+    Hole,
+}
+
+struct Job {
+    extent: ExtentId,
+    target: Target,
+    /// The home when the job was planned.
+    planned: Option<Home>,
+    /// Block number inside the extent and its version in the log.
+    blocks: Vec<(u64, Logged)>,
+}
+
+/// What a batch achieved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// Extents were destaged.
+    Some,
+    /// Nothing could be done now.
+    None,
+}
+
+/// Destages the oldest extents of the log.
+pub(crate) async fn destage(shared: &Rc<Shared>) -> Result<Progress, Error> {
+    let nothing_durable = {
+        let mut state = shared.state.borrow_mut();
+        state.log.oldest_live() >= state.log.durable()
+    };
+    if nothing_durable {
+        flush_all(shared).await?;
+    }
+    let _pass = AccessPass::begin(shared, Looks::AtHomes);
+    let Plan { jobs, before, young, starved } = plan(&mut shared.state.borrow_mut());
+    if young || starved {
+        // Some home may not be changed until recovery no longer verifies it, or the free slots
+        // are still waiting for that.
+        durable_point(shared).await?;
+    }
+    if jobs.is_empty() {
+        return Ok(Progress::None);
+    }
+    let outcome = copy(shared, &jobs).await;
+    let done = match outcome {
+        Ok(done) => done,
+        Err(error) => {
+            abandon(shared, jobs.iter());
+            return Err(error);
+        }
+    };
+    // A header block takes 126 destage entries; a batch of 64 at most two records.
+    shared.internal_room(3).await?;
+    settle(shared, &jobs, &done, before);
+    shared.log_work.wake_all();
+    Ok(if done.contains(&true) { Progress::Some } else { Progress::None })
+}
+
+struct Plan {
+    jobs: Vec<Job>,
+    /// Blocks logged before this are destaged.
+    before: Lsn,
+    /// Some in-place target is still verified by its data at recovery.
+    young: bool,
+    /// There was no free slot for some extent.
+    starved: bool,
+}
+
+/// Chooses the extents and their targets.
+fn plan(state: &mut State) -> Plan {
+    let before = state.log.durable();
+    let mut extents = BTreeSet::new();
+    let extent_blocks = state.geometry.extent_blocks();
+    let damaged = std::mem::take(&mut state.damaged);
+    state.log.visit_live(before, |live| {
+        let extent = ExtentId(live.block.0 / extent_blocks);
+        if !damaged.contains(&extent) {
+            extents.insert(extent);
+        }
+        extents.len() < EXTENTS_PER_BATCH
+    });
+    state.damaged = damaged;
+    let mut starved = false;
+    let mut young = false;
+    let mut jobs = Vec::with_capacity(extents.len());
+    for extent in extents {
+        let mapping = state.map.get(extent);
+        if mapping.moving() || state.guards.home_written(extent) {
+            continue;
+        }
+        let mut blocks = Vec::new();
+        for (n, block) in (0..).zip(state.blocks_of(extent)) {
+            if let Some(version) = state.log.lookup(block)
+                && version.lsn() < before
+            {
+                blocks.push((n, version));
+            }
+        }
+        let Some(target) = choose(state, extent, &blocks) else {
+            starved = true;
+            continue;
+        };
+        young |= matches!(target, Target::InPlace(_)) && state.is_young(extent);
+        state.map.mark_moving(extent, true);
+        jobs.push(Job { extent, target, planned: mapping.home(), blocks });
+    }
+    jobs.sort_by_key(|job| match job.target {
+        Target::InPlace(home) | Target::Whole { home, .. } => (Some(home), job.extent),
+        Target::Hole => (None, job.extent),
+    });
+    Plan { jobs, before, young, starved }
+}
+
+fn choose(state: &mut State, extent: ExtentId, blocks: &[(u64, Logged)]) -> Option<Target> {
+    let home = state.map.get(extent).home();
+    let all = blocks.len() as u64 == state.geometry.extent_blocks();
+    let zeros = blocks.iter().all(|(_, version)| matches!(version, Logged::Zero { .. }));
+    match home {
+        _ if zeros && (all || home.is_none()) => Some(Target::Hole),
+        None => state.take_slot_for_new().map(|home| Target::Whole { home, base: None }),
+        // A hot extent takes the occasion to move up: its data passes through here anyway.
+        Some(base)
+            if base.tier == Tier::Slow
+                && state.policy.is_hot(extent)
+                && state.slots[0].free() > state.fast_reserve() =>
+        {
+            let home = state.take_slot(Tier::Fast)?;
+            Some(Target::Whole { home, base: Some(base) })
+        }
+        Some(home) => Some(Target::InPlace(home)),
+    }
+}
+
+/// Reads the blocks, writes them to their targets and flushes those. Says per job whether it is
+/// done; one whose log data is damaged is not, and stays in the log.
+async fn copy(shared: &Rc<Shared>, jobs: &[Job]) -> Result<Vec<bool>, Error> {
+    let extent_bytes = shared.geometry.extent_bytes as usize;
+    // All reads are under way before the first is awaited.
+    let mut bases = Vec::with_capacity(jobs.len());
+    let mut reads = Vec::new();
+    for (index, job) in jobs.iter().enumerate() {
+        let image = shared.io.pool().take(extent_bytes);
+        bases.push(match job.target {
+            Target::Whole { base: Some(base), .. } => {
+                (None, Some(shared.drive(base.tier).read(shared.position(base), image)))
+            }
+            Target::Hole => (None, None),
+            _ => (Some(image), None),
+        });
+        if job.target == Target::Hole {
+            continue;
+        }
+        for (first, run) in log_runs(&job.blocks) {
+            let position = shared.state.borrow().log.position(run[0].0);
+            let buf = shared.io.pool().take(run.len() * BLOCK);
+            reads.push((index, first, run, shared.fast.read(position, buf)));
+        }
+    }
+    let mut images: Vec<Option<Buf>> = Vec::with_capacity(jobs.len());
+    for (job, (ready, base)) in jobs.iter().zip(bases) {
+        images.push(match base {
+            Some(transfer) => {
+                let (image, outcome) = transfer.await;
+                outcome?;
+                Some(image)
+            }
+            None => ready.map(|mut image| {
+                if matches!(job.target, Target::Whole { .. }) {
+                    image.fill(0);
+                }
+                image
+            }),
+        });
+    }
+    let mut done = vec![true; jobs.len()];
+    for (index, first, run, transfer) in reads {
+        let (data, outcome) = transfer.await;
+        outcome?;
+        let sound =
+            data.chunks_exact(BLOCK).zip(&run).all(|(block, (_, crc))| crc32c(block) == *crc);
+        if !sound {
+            // It stays in the log, where reading it says what is wrong, until it is overwritten.
+            done[index] = false;
+            shared.state.borrow_mut().damaged.insert(jobs[index].extent);
+            continue;
+        }
+        let image = images[index].as_mut().expect("jobs with reads have an image");
+        image[first as usize * BLOCK..][..data.len()].copy_from_slice(&data);
+    }
+    for (job, image) in jobs.iter().zip(&mut images) {
+        for (n, version) in &job.blocks {
+            if let (Logged::Zero { .. }, Some(image)) = (version, image.as_mut()) {
+                image[*n as usize * BLOCK..][..BLOCK].fill(0);
+            }
+        }
+    }
+    write_targets(shared, jobs, images, &done).await?;
+    Ok(done)
+}
+
+/// Runs of blocks that are neighbours in the extent and in the log: first block in the extent, and
+/// LSN and CRC of each.
+fn log_runs(blocks: &[(u64, Logged)]) -> Vec<(u64, Vec<(Lsn, u32)>)> {
+    let mut runs: Vec<(u64, Vec<(Lsn, u32)>)> = Vec::new();
+    for (n, version) in blocks {
+        let Logged::Data { lsn, crc } = *version else { continue };
+        if let Some((first, run)) = runs.last_mut()
+            && *first + run.len() as u64 == *n
+            // A record never crosses the end of the ring, so neighbours in LSN within a record are
+            // neighbours on the drive; across the end there is always a header between.
+            && run.last().is_some_and(|(last, _)| last.0 + 1 == lsn.0)
+        {
+            run.push((lsn, crc));
+        } else {
+            runs.push((*n, vec![(lsn, crc)]));
+        }
+    }
+    runs
+}
+
+async fn write_targets(
+    shared: &Rc<Shared>,
+    jobs: &[Job],
+    images: Vec<Option<Buf>>,
+    done: &[bool],
+) -> Result<(), Error> {
+    let mut writes = Vec::new();
+    let mut touched = [false; 2];
+    for ((job, image), done) in jobs.iter().zip(images).zip(done) {
+        let (Some(mut image), true) = (image, *done) else { continue };
+        match job.target {
+            Target::Whole { home, .. } => {
+                touched[home.tier.index()] = true;
+                writes.push(shared.drive(home.tier).write(shared.position(home), image));
+            }
+            Target::InPlace(home) => {
+                touched[home.tier.index()] = true;
+                let position = shared.position(home);
+                let mut offset = 0;
+                for (first, count) in block_runs(&job.blocks) {
+                    let start = first as usize * BLOCK;
+                    drop(image.split_to(start - offset));
+                    let piece = image.split_to(count as usize * BLOCK);
+                    offset = start + piece.len();
+                    let at = position + start as u64;
+                    writes.push(shared.drive(home.tier).write(at, piece));
+                }
+            }
+            Target::Hole => {}
+        }
+    }
+    let mut outcome = Ok(());
+    for transfer in writes {
+        outcome = outcome.and(transfer.await.1);
+    }
+    outcome?;
+    let flushes: Vec<_> = Tier::BOTH
+        .into_iter()
+        .filter(|tier| touched[tier.index()])
+        .map(|tier| shared.drive(tier).flush())
+        .collect();
+    for flush in flushes {
+        flush.await?;
+    }
+    Ok(())
+}
+
+/// Runs of consecutive blocks: first and count.
+fn block_runs(blocks: &[(u64, Logged)]) -> Vec<(u64, u64)> {
+    let mut runs: Vec<(u64, u64)> = Vec::new();
+    for (n, _) in blocks {
+        match runs.last_mut() {
+            Some((first, count)) if *first + *count == *n => *count += 1,
+            _ => runs.push((*n, 1)),
+        }
+    }
+    runs
+}
+
+/// Records what was destaged and forgets it in the log.
+fn settle(shared: &Shared, jobs: &[Job], done: &[bool], before: Lsn) {
+    let mut state = shared.state.borrow_mut();
+    let state = &mut *state;
+    for (job, done) in jobs.iter().zip(done) {
+        let mapping = state.map.get(job.extent);
+        if !*done || !mapping.moving() || mapping.home() != job.planned {
+            release(state, job);
+            continue;
+        }
+        let home = match job.target {
+            Target::InPlace(home) | Target::Whole { home, .. } => Some(home),
+            Target::Hole => None,
+        };
+        let extent = job.extent;
+        let entry = Entry::Destaged { extent, entry: encode_home(home), before };
+        let lsn = state.log.append_entry(shared.io.pool(), &entry);
+        if home != job.planned {
+            state.replace_home(extent, home, lsn);
+        }
+        state.map.mark_moving(extent, false);
+        let mut left = false;
+        for block in state.blocks_of(extent) {
+            match state.log.lookup(block) {
+                Some(version) if version.lsn() < before => state.log.forget(block),
+                Some(_) => left = true,
+                None => {}
+            }
+        }
+        state.map.mark_in_log(extent, left);
+        state.counters.moves.destaged_bytes += job.blocks.len() as u64 * BLOCK_BYTES;
+        if let Target::Whole { base: Some(_), .. } = job.target {
+            state.counters.moves.promoted_bytes += state.geometry.extent_bytes;
+        }
+    }
+}
+
+fn abandon<'a>(shared: &Shared, jobs: impl Iterator<Item = &'a Job>) {
+    let mut state = shared.state.borrow_mut();
+    for job in jobs {
+        release(&mut state, job);
+    }
+}
+
+/// Undoes a job's plan: the extent stays where it was.
+fn release(state: &mut State, job: &Job) {
+    let mapping = state.map.get(job.extent);
+    if mapping.moving() && mapping.home() == job.planned {
+        state.map.mark_moving(job.extent, false);
+    }
+    if let Target::Whole { home, .. } = job.target {
+        // Never mapped: nobody can have looked it up, and the write to it has ended.
+        state.slots[home.tier.index()].release(home.slot);
+    }
+}

@@ -1,0 +1,441 @@
+//! A running volume: opening, serving, closing.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use io::{
+    Buf, Device, Durability, ErrorKind, Io, IoError, Place, Span, Volume, VolumeInfo, WaitList,
+    ZeroMode,
+};
+
+use crate::address::{BLOCK_BYTES, BlockId, ExtentId, Lsn, Tier};
+use crate::checkpoint::{checkpoint, write_all_pages, write_superblock};
+use crate::drive::Drive;
+use crate::error::Error;
+use crate::flush::{flush_all, flush_for_client};
+use crate::format::superblock::{State as Left, Superblock};
+use crate::log::{Logged, writer};
+use crate::recover::{Source, recover};
+use crate::shared::Shared;
+use crate::state::State;
+use crate::status::{DriveStatus, LogStatus, Status};
+use crate::superblocks::{self, judge_pair};
+use crate::{janitor, read, write, zero};
+
+/// Largest buffer one call takes: a large record, and what keeps one request from holding up
+/// others.
+const TRANSFER_BYTES_MAX: u32 = 1 << 20;
+/// Smallest unit of access that clients may use.
+const SECTOR_BYTES: u64 = 512;
+
+/// How to open a volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct OpenOptions {
+    /// Nothing is written to the drives; writes by clients are refused.
+    pub read_only: bool,
+}
+
+/// A running volume. Clones are the same volume.
+///
+/// Requests must be awaited to their end: what a dropped one would have settled stays open.
+#[derive(Clone)]
+pub struct Engine(Rc<Shared>);
+
+impl Engine {
+    /// Opens the volume that lies on these drives, replays its log, and starts its background
+    /// work.
+    ///
+    /// # Errors
+    /// `NotAMember`, `Mismatch`, `Superblock` or `Damaged` with what is wrong and what to do; then
+    /// nothing was changed. Or a device's error.
+    pub async fn open(
+        io: &Io,
+        fast: &Device,
+        slow: &Device,
+        options: OpenOptions,
+    ) -> Result<Engine, Error> {
+        let started_ns = io.now_ns();
+        let found = [superblocks::read(io, fast).await?, superblocks::read(io, slow).await?];
+        let [fast_found, slow_found] = found;
+        let pair = judge_pair((fast, fast_found), (slow, slow_found))?;
+        if !options.read_only && !pair[0].may_write() {
+            return Err(Error::Superblock {
+                path: fast.info().path.clone(),
+                problem: "it uses features that this version can read but not write. Use \
+                          --read-only or a newer bimetal"
+                    .into(),
+            });
+        }
+        let drives = [Drive::new(Tier::Fast, fast.clone()), Drive::new(Tier::Slow, slow.clone())];
+        let [fast, slow] = drives;
+        let source = Source { io, fast: &fast, slow: &slow, superblock: &pair[0] };
+        let mut state = recover(&source).await?;
+        state.recovery.unclean = pair.iter().any(|superblock| superblock.state != Left::Clean);
+        state.last_request_ns = io.now_ns();
+        let mut superblock = pair[0].clone();
+        if !options.read_only {
+            superblock = begin_session(io, &fast, &slow, &pair, &mut state).await?;
+        }
+        state.recovery.duration_ns = io.now_ns() - started_ns;
+        let shared = Rc::new(Shared {
+            io: io.clone(),
+            fast,
+            slow,
+            geometry: superblock.geometry.clone(),
+            superblock: RefCell::new(superblock),
+            read_only: options.read_only,
+            state: RefCell::new(state),
+            log_work: WaitList::new(),
+            written: WaitList::new(),
+            flushed: WaitList::new(),
+            room: WaitList::new(),
+            released: WaitList::new(),
+            accessed: WaitList::new(),
+            janitor_work: WaitList::new(),
+            janitor_ended: Cell::new(false),
+            drain_waiters: Cell::new(0),
+        });
+        if !options.read_only {
+            io.spawn(writer::run(shared.clone()));
+            io.spawn(janitor::run(shared.clone()));
+        }
+        Ok(Engine(shared))
+    }
+
+    /// Closes the volume in order: waits for requests under way, makes everything durable, writes
+    /// the map, and marks both drives clean. Further requests are refused.
+    ///
+    /// # Errors
+    /// When the volume was poisoned, or a device fails; everything flushed before is safe.
+    pub async fn close(&self) -> Result<(), Error> {
+        let shared = &self.0;
+        if shared.read_only {
+            shared.state.borrow_mut().closing = true;
+            return Ok(());
+        }
+        shared.alive()?;
+        shared.state.borrow_mut().closing = true;
+        shared.released.wake_all();
+        shared
+            .accessed
+            .until(|| (shared.state.borrow().requests_under_way == 0).then_some(()))
+            .await;
+        shared.janitor_work.wake_all();
+        shared.janitor_work.until(|| shared.janitor_ended.get().then_some(())).await;
+        let outcome = self.settle_all().await;
+        shared.state.borrow_mut().closed = true;
+        shared.log_work.wake_all();
+        outcome
+    }
+
+    async fn settle_all(&self) -> Result<(), Error> {
+        let shared = &self.0;
+        flush_all(shared).await?;
+        write_all_pages(shared).await?;
+        checkpoint(shared).await?;
+        let tail = shared.state.borrow().log.tail();
+        write_superblock(shared, tail, Some(Left::Clean)).await
+    }
+
+    /// What can be seen of the volume now.
+    pub fn status(&self) -> Status {
+        let shared = &self.0;
+        let state = shared.state.borrow();
+        let superblock = shared.superblock.borrow();
+        let drive = |tier: Tier| {
+            let drive = shared.drive(tier);
+            let slots = &state.slots[tier.index()];
+            DriveStatus {
+                tier,
+                path: drive.info().path.clone(),
+                drive_id: superblock.drive_ids[tier.index()],
+                slots: slots.slots(),
+                slots_free: slots.free(),
+                traffic: drive.traffic(),
+                first_error: drive.first_error(),
+            }
+        };
+        let counters = &state.counters;
+        Status {
+            name: superblock.name.clone(),
+            volume_id: superblock.volume_id,
+            generation: superblock.generation,
+            geometry: shared.geometry.clone(),
+            read_only: shared.read_only,
+            poisoned: state.poisoned.clone(),
+            drives: [drive(Tier::Fast), drive(Tier::Slow)],
+            reads: counters.reads,
+            writes: counters.writes,
+            trims: counters.trims,
+            flushes_asked: counters.flushes_asked,
+            served: counters.served,
+            log: LogStatus {
+                size_bytes: shared.geometry.layouts[0].log_bytes,
+                used_bytes: state.log.used_blocks() * BLOCK_BYTES,
+                dirty_bytes: state.dirty_bytes(),
+                full_waits: counters.full_waits,
+                checkpoints: counters.checkpoints,
+            },
+            moves: counters.moves,
+            extents_mapped: state.map.mapped(),
+            memory_bytes: state.memory_bytes(),
+            recovery: state.recovery,
+        }
+    }
+
+    /// Checks a request's range, and that the volume takes requests of its kind.
+    fn check(&self, at: u64, length: u64, writes: bool) -> Result<(), Error> {
+        let size = self.0.geometry.volume_bytes;
+        if at.checked_add(length).is_none_or(|end| end > size) {
+            return Err(Error::Range(format!(
+                "{length} bytes at {at} go beyond the end of the volume ({size})"
+            )));
+        }
+        if !at.is_multiple_of(SECTOR_BYTES) || !length.is_multiple_of(SECTOR_BYTES) {
+            return Err(Error::Range(format!(
+                "{length} bytes at {at} are not in units of {SECTOR_BYTES}"
+            )));
+        }
+        if writes {
+            if self.0.read_only {
+                return Err(Error::ReadOnly);
+            }
+            self.0.alive()?;
+        } else if self.0.state.borrow().closing {
+            return Err(Error::Poisoned("it was closed".into()));
+        }
+        Ok(())
+    }
+
+    async fn read_any(&self, at: u64, buf: Buf) -> (Buf, Result<(), Error>) {
+        if buf.is_empty() {
+            return (buf, Ok(()));
+        }
+        let length = buf.len() as u64;
+        if at.is_multiple_of(BLOCK_BYTES) && length.is_multiple_of(BLOCK_BYTES) {
+            return read::read_blocks(&self.0, at, buf).await;
+        }
+        let start = at / BLOCK_BYTES * BLOCK_BYTES;
+        let end = (at + length).next_multiple_of(BLOCK_BYTES);
+        let blocks = self.0.io.pool().take((end - start) as usize);
+        let (blocks, outcome) = read::read_blocks(&self.0, start, blocks).await;
+        let mut buf = buf;
+        let offset = (at - start) as usize;
+        buf.copy_from_slice(&blocks[offset..][..length as usize]);
+        (buf, outcome)
+    }
+
+    fn place_of(&self, state: &State, extent: ExtentId) -> Place {
+        match state.map.get(extent).home().map(|home| home.tier) {
+            None => Place::Hole,
+            Some(Tier::Fast) => Place::Fast,
+            Some(Tier::Slow) => Place::Slow,
+        }
+    }
+}
+
+/// Makes what recovery read durable, and marks both drives as in use by a new session.
+///
+/// `Opening` is on both drives before `Open` is on either, and no data is written before `Open` is
+/// on both: so an older copy of one drive can never pass for a cut between two of these writes.
+async fn begin_session(
+    io: &Io,
+    fast: &Drive,
+    slow: &Drive,
+    pair: &[Superblock; 2],
+    state: &mut State,
+) -> Result<Superblock, Error> {
+    // What was read may still be in a volatile cache, from before a crash of the process.
+    let flushes = [fast.flush(), slow.flush()];
+    for flush in flushes {
+        flush.await?;
+    }
+    let mut superblock = pair[0].clone();
+    superblock.generation = pair[0].generation + 1;
+    superblock.session = io.random();
+    superblock.sequence = pair[0].sequence.max(pair[1].sequence);
+    superblock.log_session_start = state.log.end();
+    superblock.log_durable = state.log.end();
+    for left in [Left::Opening, Left::Open] {
+        superblock.state = left;
+        superblock.sequence += 1;
+        for drive in [slow, fast] {
+            superblock.role = drive.tier();
+            superblocks::write(drive, &superblock).await?;
+        }
+    }
+    state.log.begin_session(superblock.generation);
+    Ok(superblock)
+}
+
+/// Counts a request while it runs, so that the background knows when clients are idle.
+struct Request<'a>(&'a Shared);
+
+impl<'a> Request<'a> {
+    fn begin(shared: &'a Shared) -> Request<'a> {
+        let now_ns = shared.io.now_ns();
+        let mut state = shared.state.borrow_mut();
+        state.last_request_ns = now_ns;
+        state.requests_under_way += 1;
+        Request(shared)
+    }
+}
+
+impl Drop for Request<'_> {
+    fn drop(&mut self) {
+        let closing = {
+            let mut state = self.0.state.borrow_mut();
+            state.requests_under_way -= 1;
+            state.closing
+        };
+        if closing {
+            self.0.accessed.wake_all();
+        } else {
+            janitor::wake_if_needed(self.0);
+        }
+    }
+}
+
+impl Volume for Engine {
+    fn info(&self) -> VolumeInfo {
+        VolumeInfo {
+            size_bytes: self.0.geometry.volume_bytes,
+            sector_bytes: SECTOR_BYTES as u32,
+            preferred_bytes: BLOCK_BYTES as u32,
+            transfer_bytes_max: TRANSFER_BYTES_MAX,
+            read_only: self.0.read_only,
+        }
+    }
+
+    async fn read(&self, at: u64, buf: Buf) -> (Buf, Result<(), IoError>) {
+        let length = buf.len() as u64;
+        if let Err(error) = self.check(at, length, false) {
+            return (buf, Err(error.into()));
+        }
+        let _request = Request::begin(&self.0);
+        let (buf, outcome) = self.read_any(at, buf).await;
+        let mut state = self.0.state.borrow_mut();
+        state.counters.reads.count += 1;
+        state.counters.reads.bytes += length;
+        drop(state);
+        (buf, outcome.map_err(IoError::from))
+    }
+
+    async fn write(&self, at: u64, buf: Buf, durability: Durability) -> (Buf, Result<(), IoError>) {
+        let length = buf.len() as u64;
+        if let Err(error) = self.check(at, length, true) {
+            return (buf, Err(error.into()));
+        }
+        if length > u64::from(TRANSFER_BYTES_MAX) {
+            let text = format!("a write of {length} bytes exceeds {TRANSFER_BYTES_MAX} at a time");
+            return (buf, Err(IoError::new(ErrorKind::Range, text)));
+        }
+        let _request = Request::begin(&self.0);
+        if durability == Durability::Durable {
+            self.0.state.borrow_mut().counters.flushes_asked += 1;
+        }
+        let (buf, outcome) = if length == 0 {
+            (buf, Ok(()))
+        } else {
+            write::write(&self.0, at, buf, durability).await
+        };
+        let mut state = self.0.state.borrow_mut();
+        state.counters.writes.count += 1;
+        state.counters.writes.bytes += length;
+        drop(state);
+        (buf, outcome.map_err(IoError::from))
+    }
+
+    async fn flush(&self) -> Result<(), IoError> {
+        if self.0.read_only {
+            return Ok(());
+        }
+        self.check(0, 0, true)?;
+        let _request = Request::begin(&self.0);
+        self.0.state.borrow_mut().counters.flushes_asked += 1;
+        Ok(flush_for_client(&self.0).await?)
+    }
+
+    async fn trim(&self, at: u64, length: u64, durability: Durability) -> Result<(), IoError> {
+        self.check(at, length, true)?;
+        let _request = Request::begin(&self.0);
+        self.count_trim(length);
+        Ok(zero::trim(&self.0, at, length, durability).await?)
+    }
+
+    async fn write_zeroes(
+        &self,
+        at: u64,
+        length: u64,
+        mode: ZeroMode,
+        durability: Durability,
+    ) -> Result<(), IoError> {
+        self.check(at, length, true)?;
+        let _request = Request::begin(&self.0);
+        self.count_trim(length);
+        Ok(zero::write_zeroes(&self.0, at, length, mode, durability).await?)
+    }
+
+    async fn cache(&self, at: u64, length: u64) -> Result<(), IoError> {
+        self.check(at, length, false)?;
+        if length == 0 {
+            return Ok(());
+        }
+        {
+            let mut state = self.0.state.borrow_mut();
+            let last = state.extent_of(at + length - 1);
+            for extent in (state.extent_of(at).0..=last.0).map(ExtentId) {
+                if self.place_of(&state, extent) == Place::Slow {
+                    state.policy.request(extent);
+                }
+            }
+        }
+        janitor::wake_if_needed(&self.0);
+        Ok(())
+    }
+
+    fn places(&self, at: u64, length: u64, spans_max: usize) -> Vec<Span> {
+        let state = self.0.state.borrow();
+        let end = at.saturating_add(length).min(self.0.geometry.volume_bytes);
+        let mut spans: Vec<Span> = Vec::new();
+        let mut cursor = at;
+        while cursor < end {
+            let extent = state.extent_of(cursor);
+            let extent_end = (extent.0 + 1) * self.0.geometry.extent_bytes;
+            let home = self.place_of(&state, extent);
+            let (place, next) = if state.map.get(extent).in_log() {
+                let block = BlockId(cursor / BLOCK_BYTES);
+                let place = match state.log.lookup(block) {
+                    Some(Logged::Data { .. }) => Place::Log,
+                    Some(Logged::Zero { .. }) => Place::Hole,
+                    None => home,
+                };
+                (place, (block.0 + 1) * BLOCK_BYTES)
+            } else {
+                (home, extent_end)
+            };
+            let next = next.min(end);
+            let full = spans.len() == spans_max.max(1);
+            match spans.last_mut() {
+                Some(last) if last.place == place => last.length += next - cursor,
+                _ if full => break,
+                _ => spans.push(Span { length: next - cursor, place }),
+            }
+            cursor = next;
+        }
+        spans
+    }
+}
+
+impl Engine {
+    fn count_trim(&self, length: u64) {
+        let mut state = self.0.state.borrow_mut();
+        state.counters.trims.count += 1;
+        state.counters.trims.bytes += length;
+    }
+
+    /// End of the log, for tests and reports: every change so far has a smaller LSN.
+    pub fn log_end(&self) -> Lsn {
+        self.0.state.borrow().log.end()
+    }
+}

@@ -1,0 +1,108 @@
+//! Making durable: one fast-drive flush for all that was written, shared by all who ask at once.
+
+use crate::address::Tier;
+use crate::error::Error;
+use crate::shared::Shared;
+
+/// A client's flush: everything its completed requests wrote is durable afterwards. Sends nothing
+/// when no client's write is unflushed.
+pub(crate) async fn flush_for_client(shared: &Shared) -> Result<(), Error> {
+    shared.alive()?;
+    let (dirty, running) = {
+        let state = shared.state.borrow();
+        let unwritten = state.log.client_end() > state.log.durable();
+        let dirty = unwritten || state.home_dirty != [false; 2];
+        (dirty, state.flush.running.then_some(state.flush.next))
+    };
+    match running {
+        _ if dirty => flush_all(shared).await,
+        // The flush under way has taken the marks, but not yet done the work.
+        Some(turn) => {
+            shared.flushed.until(|| (shared.state.borrow().flush.done >= turn).then_some(())).await;
+            shared.alive()
+        }
+        None => Ok(()),
+    }
+}
+
+/// Makes everything durable that was appended or written to homes before the call.
+pub(crate) async fn flush_all(shared: &Shared) -> Result<(), Error> {
+    let turn = shared.state.borrow().flush.next;
+    loop {
+        // Either our turn has been done by someone, or nobody runs and we lead it.
+        let lead = shared
+            .flushed
+            .until(|| {
+                let state = shared.state.borrow();
+                if let Some(cause) = &state.poisoned {
+                    return Some(Err(Error::Poisoned(cause.clone())));
+                }
+                if state.flush.done > turn {
+                    return Some(Ok(false));
+                }
+                (!state.flush.running).then_some(Ok(true))
+            })
+            .await?;
+        if !lead {
+            return Ok(());
+        }
+        let leading = {
+            let mut state = shared.state.borrow_mut();
+            let free = !state.flush.running;
+            if free {
+                state.flush.running = true;
+                state.flush.next += 1;
+            }
+            free
+        };
+        if leading {
+            let outcome = run_turn(shared).await;
+            {
+                let mut state = shared.state.borrow_mut();
+                state.flush.running = false;
+                state.flush.done = state.flush.next;
+            }
+            if let Err(error) = &outcome
+                && !matches!(error, Error::Poisoned(_))
+            {
+                // After a failed flush nobody knows which writes the drive has dropped.
+                shared.poison(format!("a flush failed: {error}"));
+            }
+            shared.flushed.wake_all();
+            return outcome;
+        }
+    }
+}
+
+async fn run_turn(shared: &Shared) -> Result<(), Error> {
+    let end = shared.state.borrow().log.end();
+    shared.log_written(end).await?;
+    let (until, slow_dirty) = {
+        let mut state = shared.state.borrow_mut();
+        let slow_dirty = state.home_dirty[Tier::Slow.index()];
+        state.home_dirty = [false; 2];
+        (state.log.written(), slow_dirty)
+    };
+    // Both at once: what a record names is verified by its data at recovery, so the order in
+    // which the drives finish does not matter.
+    let fast = shared.fast.flush();
+    let slow = slow_dirty.then(|| shared.slow.flush());
+    let fast = fast.await;
+    if let Some(slow) = slow {
+        slow.await?;
+    }
+    fast?;
+    let mut state = shared.state.borrow_mut();
+    state.log.settle_durable(until);
+    state.settle_young();
+    Ok(())
+}
+
+/// Makes everything durable and has the log say so, which ends the youth of all extents and lets
+/// every slot given up so far go free.
+pub(crate) async fn durable_point(shared: &Shared) -> Result<(), Error> {
+    flush_all(shared).await?;
+    shared.internal_room(1).await?;
+    shared.state.borrow_mut().log.append_durable_point(shared.io.pool());
+    flush_all(shared).await
+}

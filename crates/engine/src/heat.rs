@@ -1,0 +1,150 @@
+//! Heat: how often an extent is touched, with recent touches counting more.
+//!
+//! One decayed sum per extent, kept as a logarithm: `log2 Σ weight · 2^(t/H)`, where `t` counts
+//! touches of the whole volume and `H` is the half-life in touches. So nothing has to be aged:
+//! the order of two extents changes only when one is touched, and an idle night cools nothing.
+//! 16 bits per extent: 11 integer bits (half-lives) and 5 of fraction. 0: never touched.
+
+use crate::address::ExtentId;
+
+/// Fraction bits: steps of 2^(1/32), 2 % in the count, far below what a decision needs.
+const FRACTION_BITS: u32 = 5;
+const ONE: u32 = 1 << FRACTION_BITS;
+
+/// When the clock reaches this many half-lives, all values are lowered (see `rebase`).
+const REBASE_AT: u32 = 1900 * ONE;
+const REBASE_BY: u32 = 1500 * ONE;
+
+/// How much a touch counts, as a logarithm in steps of 1/32.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Weight(i32);
+
+impl Weight {
+    /// A read that had to position: 1.
+    pub const READ: Weight = Weight(0);
+    /// A write, or part of a stream: 0.1 (the landing log absorbs writes, disks are good at
+    /// streams; measured on ten block traces, `docs/placement.md` will say more).
+    pub const LIGHT: Weight = Weight(-106);
+}
+
+pub(crate) struct Heat {
+    values: Vec<u16>,
+    /// Touches per half-life.
+    half_life: u64,
+    touches: u64,
+    /// Clock value at `touches` 0, after rebasing.
+    base: u32,
+    /// `32 · log2(1 + 2^(-d/32))` for differences `d`: what adding a smaller term does.
+    sums: [u8; 256],
+}
+
+impl Heat {
+    /// For so many extents, of which the fast drive holds `fast_slots`: the half-life is 16 touches
+    /// per slot, long enough to tell extents apart and short enough to follow a change.
+    pub fn new(extents: u64, fast_slots: u64) -> Heat {
+        let mut sums = [0; 256];
+        for (difference, sum) in sums.iter_mut().enumerate() {
+            let ratio = (-(difference as f64) / f64::from(ONE)).exp2();
+            *sum = ((1.0 + ratio).log2() * f64::from(ONE)).round() as u8;
+        }
+        Heat {
+            values: vec![0; extents as usize],
+            half_life: (fast_slots * 16).max(1024),
+            touches: 0,
+            // Above every weight, so that no value is below 1.
+            base: 8 * ONE,
+            sums,
+        }
+    }
+
+    /// Counts a touch.
+    pub fn touch(&mut self, extent: ExtentId, weight: Weight) {
+        self.touches += 1;
+        let now = self.clock();
+        let term = (now as i32 + weight.0) as u32;
+        let value = &mut self.values[extent.0 as usize];
+        let (large, small) = if u32::from(*value) > term {
+            (u32::from(*value), term)
+        } else {
+            (term, u32::from(*value))
+        };
+        let sum = match self.sums.get((large - small) as usize) {
+            Some(more) if small > 0 => large + u32::from(*more),
+            _ => large,
+        };
+        *value = sum.min(u32::from(u16::MAX)) as u16;
+        if now >= REBASE_AT {
+            self.rebase();
+        }
+    }
+
+    /// The decayed count of an extent now.
+    pub fn count(&self, extent: ExtentId) -> f32 {
+        match self.values[extent.0 as usize] {
+            0 => 0.0,
+            value => ((f32::from(value) - self.clock() as f32) / ONE as f32).exp2(),
+        }
+    }
+
+    pub fn memory_bytes(&self) -> u64 {
+        self.values.len() as u64 * 2
+    }
+
+    fn clock(&self) -> u32 {
+        self.base + (self.touches * u64::from(ONE) / self.half_life) as u32
+    }
+
+    /// Lowers every value alike; what was 1,500 half-lives old is forgotten. Once in about 10^9
+    /// touches, one pass over the table.
+    fn rebase(&mut self) {
+        self.base = self.clock() - REBASE_BY;
+        self.touches = 0;
+        for value in &mut self.values {
+            *value = value.saturating_sub(REBASE_BY as u16);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn touches_add_up_and_decay_by_half() {
+        let mut heat = Heat::new(10, 64);
+        for _ in 0..8 {
+            heat.touch(ExtentId(1), Weight::READ);
+        }
+        let before = heat.count(ExtentId(1));
+        assert!((7.0..9.0).contains(&before), "{before}");
+        for _ in 0..1024 {
+            heat.touch(ExtentId(2), Weight::LIGHT);
+        }
+        let after = heat.count(ExtentId(1));
+        assert!((0.45..0.55).contains(&(after / before)), "{after}");
+        assert_eq!(heat.count(ExtentId(3)), 0.0);
+    }
+
+    #[test]
+    fn a_write_counts_a_tenth_of_a_read() {
+        let mut heat = Heat::new(10, 64);
+        heat.touch(ExtentId(1), Weight::READ);
+        heat.touch(ExtentId(2), Weight::LIGHT);
+        let ratio = heat.count(ExtentId(1)) / heat.count(ExtentId(2));
+        assert!((9.0..11.0).contains(&ratio), "{ratio}");
+    }
+
+    #[test]
+    fn the_order_survives_a_rebase() {
+        let mut heat = Heat::new(10, 64);
+        for touch in 0..2_500_000 {
+            heat.touch(ExtentId(touch % 4), Weight::READ);
+            if touch % 2 == 0 {
+                heat.touch(ExtentId(5), Weight::READ);
+            }
+        }
+        assert!(heat.count(ExtentId(5)) > heat.count(ExtentId(1)));
+        assert!(heat.count(ExtentId(1)) > 50.0);
+        assert_eq!(heat.count(ExtentId(7)), 0.0);
+    }
+}

@@ -1,0 +1,198 @@
+//! The one background task: destages, moves, checkpoints. It does one bounded thing at a time and
+//! then looks again, so that what it does follows what clients need now.
+
+use std::future::{Future, poll_fn};
+use std::rc::Rc;
+use std::task::Poll;
+
+use io::units::MILLISECOND_NS;
+
+use crate::checkpoint::checkpoint;
+use crate::destage::{Progress, destage};
+use crate::error::Error;
+use crate::flush::durable_point;
+use crate::mover::move_some;
+use crate::shared::Shared;
+use crate::state::{Rest, State};
+
+/// No client request for so long: the drives are idle.
+const IDLE_NS: u64 = 100 * MILLISECOND_NS;
+/// From this fill on the log is destaged whether clients are busy or not.
+const FILL_BUSY: f64 = 0.5;
+/// Dead records worth a checkpoint when clients are busy: a sixteenth of the ring.
+const RECLAIM_SHARE: u64 = 16;
+/// Youth is ended when so many extents have it: bounds memory, and what recovery must verify.
+const YOUNG_MAX: usize = 8192;
+/// Destage could do nothing because requests hold the extents: look again after so long.
+const HELD_UP_NS: u64 = 5 * MILLISECOND_NS;
+/// After a failed destage or move the drive is left alone for so long.
+const RETRY_NS: u64 = 1000 * MILLISECOND_NS;
+
+/// What to do next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Work {
+    Destage,
+    Checkpoint,
+    DurablePoint,
+    Move,
+    /// Nothing; look again at this time, if any, or when woken.
+    Rest(Option<u64>),
+    Stop,
+}
+
+/// Runs until the engine closes.
+pub(crate) async fn run(shared: Rc<Shared>) {
+    let mut failed_at = None;
+    loop {
+        let now_ns = shared.io.now_ns();
+        let mut work = choose(&mut shared.state.borrow_mut(), now_ns);
+        if let Some(failed_at) = failed_at
+            && now_ns < failed_at + RETRY_NS
+            && !matches!(work, Work::Stop)
+        {
+            work = Work::Rest(Some(failed_at + RETRY_NS));
+        }
+        let outcome = match work {
+            Work::Stop => break,
+            Work::Rest(until_ns) => {
+                rest(&shared, until_ns).await;
+                continue;
+            }
+            Work::Destage => match destage(&shared).await {
+                Ok(Progress::None) => {
+                    // Held up by requests under way: let them end.
+                    let soon = shared.io.now_ns() + HELD_UP_NS;
+                    rest(&shared, Some(soon)).await;
+                    Ok(())
+                }
+                outcome => outcome.map(|_| ()),
+            },
+            Work::Checkpoint => checkpoint(&shared).await,
+            Work::DurablePoint => durable_point(&shared).await,
+            Work::Move => match move_some(&shared).await {
+                Ok(false) => {
+                    // Everything that could move stays better where it is, until clients change
+                    // something.
+                    rest(&shared, None).await;
+                    Ok(())
+                }
+                outcome => outcome.map(|_| ()),
+            },
+        };
+        match outcome {
+            Ok(()) => failed_at = None,
+            Err(error) => {
+                note_failure(&shared, error);
+                failed_at = Some(shared.io.now_ns());
+            }
+        }
+        shared.room.wake_all();
+    }
+    shared.janitor_ended.set(true);
+    shared.janitor_work.wake_all();
+}
+
+/// A failed destage or move loses nothing: the data stays where it was. But when the log is full
+/// because of it, clients must hear of it instead of waiting for ever.
+fn note_failure(shared: &Shared, error: Error) {
+    let waiting = shared.state.borrow().waiting_for_room > 0;
+    if waiting {
+        shared.poison(format!("the landing log is full and cannot be emptied: {error}"));
+    }
+}
+
+fn choose(state: &mut State, now_ns: u64) -> Work {
+    if state.closing || state.poisoned.is_some() {
+        return Work::Stop;
+    }
+    let oldest_live = state.log.oldest_live();
+    let end = state.log.end();
+    let reclaimable = oldest_live.0 - state.log.tail().0;
+    let worth = state.log.ring_blocks() / RECLAIM_SHARE;
+    let urgent = state.waiting_for_room > 0 || state.log_fill() >= FILL_BUSY;
+    if urgent && reclaimable >= worth {
+        return Work::Checkpoint;
+    }
+    if urgent && oldest_live < end {
+        return Work::Destage;
+    }
+    if state.waiting_for_room > 0 && reclaimable > 0 {
+        return Work::Checkpoint;
+    }
+    let slots_low = state.slots[0].free() == 0 && state.slots[1].free() == 0;
+    if state.young.len() > YOUNG_MAX || (slots_low && state.quarantine.len() > 0) {
+        return Work::DurablePoint;
+    }
+    let idle_at = state.last_request_ns + IDLE_NS;
+    let idle = state.requests_under_way == 0 && now_ns >= idle_at;
+    let has_work = oldest_live < end
+        || reclaimable >= worth
+        || state.quarantine.len() > 0
+        || state.policy.has_candidates()
+        || state.slots[0].free() < state.fast_reserve();
+    if !has_work {
+        return Work::Rest(None);
+    }
+    if !idle {
+        return Work::Rest(Some(now_ns.max(idle_at - IDLE_NS) + IDLE_NS));
+    }
+    if oldest_live < end && state.log.live_blocks() > 0 {
+        return Work::Destage;
+    }
+    if reclaimable >= worth {
+        return Work::Checkpoint;
+    }
+    state.reclaim();
+    if state.quarantine.len() > 0 {
+        return Work::DurablePoint;
+    }
+    if state.policy.has_candidates() || state.slots[0].free() < state.fast_reserve() {
+        return Work::Move;
+    }
+    Work::Rest(None)
+}
+
+/// Has the janitor look, if it sleeps through what has changed. Called after client requests.
+pub(crate) fn wake_if_needed(shared: &Shared) {
+    let state = shared.state.borrow();
+    let wake = match state.janitor {
+        Rest::Awake => false,
+        Rest::UntilIdle => state.log_fill() >= FILL_BUSY || state.young.len() > YOUNG_MAX,
+        Rest::UntilWoken => {
+            state.log.live_blocks() > 0
+                || state.quarantine.len() > 0
+                || state.policy.has_candidates()
+                || state.young.len() > YOUNG_MAX
+                || state.slots[0].free() < state.fast_reserve()
+        }
+    };
+    drop(state);
+    if wake {
+        shared.janitor_work.wake_all();
+    }
+}
+
+/// Waits for a wake-up, or until a moment on the clock.
+async fn rest(shared: &Rc<Shared>, until_ns: Option<u64>) {
+    shared.state.borrow_mut().janitor =
+        if until_ns.is_some() { Rest::UntilIdle } else { Rest::UntilWoken };
+    let now_ns = shared.io.now_ns();
+    let mut alarm = until_ns.map(|until| Box::pin(shared.io.sleep(until.saturating_sub(now_ns))));
+    let mut registered = false;
+    poll_fn(|context| {
+        if let Some(alarm) = &mut alarm
+            && alarm.as_mut().poll(context).is_ready()
+        {
+            return Poll::Ready(());
+        }
+        if registered {
+            // Woken, and not by the alarm.
+            return Poll::Ready(());
+        }
+        registered = true;
+        shared.janitor_work.register(context);
+        Poll::Pending
+    })
+    .await;
+    shared.state.borrow_mut().janitor = Rest::Awake;
+}

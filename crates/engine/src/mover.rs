@@ -1,0 +1,173 @@
+//! Moves extents between the drives when nobody is waiting: hot ones up, cold ones down.
+//!
+//! An extent in motion is marked: foreground writes to it go to the log and never wait. The copy
+//! is made durable, then the move is recorded, then the old home is given up. If the extent was
+//! trimmed or written afresh meanwhile, the copy is dropped.
+
+use std::rc::Rc;
+
+use crate::address::{ExtentId, Home, Tier};
+use crate::error::Error;
+use crate::format::map_page::encode_home;
+use crate::format::record::Entry;
+use crate::shared::{AccessPass, Looks, Shared};
+use crate::state::State;
+
+/// Extents moved per batch, 1 MiB at 128 KiB: a disk's 10 ms, so that a foreground request that
+/// arrives meanwhile waits no longer than behind one large neighbour.
+const EXTENTS_PER_BATCH: usize = 8;
+/// Map entries looked at to find a cold resident of the fast drive.
+const VICTIM_SEARCH_MAX: u64 = 4096;
+/// Residents compared; the coldest of them goes.
+const VICTIM_SAMPLE: u64 = 64;
+
+struct Move {
+    extent: ExtentId,
+    source: Home,
+    target: Home,
+}
+
+/// Makes one batch of moves. `false`: there is nothing to move.
+pub(crate) async fn move_some(shared: &Rc<Shared>) -> Result<bool, Error> {
+    let _pass = AccessPass::begin(shared, Looks::AtHomes);
+    let moves = plan(&mut shared.state.borrow_mut());
+    if moves.is_empty() {
+        return Ok(false);
+    }
+    let outcome = copy(shared, &moves).await;
+    if let Err(error) = outcome {
+        let mut state = shared.state.borrow_mut();
+        for one in &moves {
+            drop_copy(&mut state, one);
+        }
+        return Err(error);
+    }
+    shared.internal_room(2).await?;
+    let mut state = shared.state.borrow_mut();
+    for one in &moves {
+        settle(shared, &mut state, one);
+    }
+    drop(state);
+    shared.log_work.wake_all();
+    Ok(true)
+}
+
+fn plan(state: &mut State) -> Vec<Move> {
+    state.reclaim();
+    let mut moves = Vec::new();
+    // Room first: new data should find the reserve, and promotions a slot.
+    let wanted = state.fast_reserve() + EXTENTS_PER_BATCH as u64;
+    while state.slots[0].free() + (moves.len() as u64) < wanted && moves.len() < EXTENTS_PER_BATCH {
+        let candidate = state.policy.first_candidate();
+        let short = state.slots[0].free() + (moves.len() as u64) < state.fast_reserve();
+        if candidate.is_none() && !short {
+            break;
+        }
+        let Some(victim) = find_victim(state) else { break };
+        let displaced = candidate.is_some_and(|hot| state.policy.should_displace(hot, victim));
+        if !(displaced || short && !state.policy.is_hot(victim))
+            || !push_move(state, &mut moves, victim, Tier::Slow)
+        {
+            break;
+        }
+    }
+    while moves.len() < EXTENTS_PER_BATCH && state.slots[0].free() > state.fast_reserve() {
+        let Some(candidate) = state.policy.next_candidate() else { break };
+        let slow = state.map.get(candidate).home().is_some_and(|home| home.tier == Tier::Slow);
+        if slow && state.policy.is_hot(candidate) {
+            push_move(state, &mut moves, candidate, Tier::Fast);
+        }
+    }
+    moves.sort_by_key(|one| match one.source.tier {
+        Tier::Slow => one.source,
+        Tier::Fast => one.target,
+    });
+    moves
+}
+
+/// A cold resident of the fast drive that may be moved now.
+fn find_victim(state: &mut State) -> Option<ExtentId> {
+    let extents = state.map.extents();
+    let mut coldest: Option<ExtentId> = None;
+    let mut seen = 0;
+    for _ in 0..VICTIM_SEARCH_MAX.min(extents) {
+        let extent = ExtentId(state.clock_hand);
+        state.clock_hand = (state.clock_hand + 1) % extents;
+        let mapping = state.map.get(extent);
+        let resident = mapping.home().is_some_and(|home| home.tier == Tier::Fast);
+        if !resident || mapping.moving() || mapping.in_log() || state.guards.home_written(extent) {
+            continue;
+        }
+        coldest = Some(coldest.map_or(extent, |known| state.policy.colder(known, extent)));
+        seen += 1;
+        if seen == VICTIM_SAMPLE {
+            break;
+        }
+    }
+    coldest
+}
+
+fn push_move(state: &mut State, moves: &mut Vec<Move>, extent: ExtentId, to: Tier) -> bool {
+    let mapping = state.map.get(extent);
+    let Some(source) = mapping.home() else { return false };
+    if mapping.moving() || state.guards.home_written(extent) || source.tier == to {
+        return false;
+    }
+    let Some(target) = state.take_slot(to) else { return false };
+    state.map.mark_moving(extent, true);
+    moves.push(Move { extent, source, target });
+    true
+}
+
+async fn copy(shared: &Rc<Shared>, moves: &[Move]) -> Result<(), Error> {
+    let reads: Vec<_> = moves
+        .iter()
+        .map(|one| {
+            let buf = shared.io.pool().take(shared.geometry.extent_bytes as usize);
+            shared.drive(one.source.tier).read(shared.position(one.source), buf)
+        })
+        .collect();
+    let mut outcome = Ok(());
+    let mut writes = Vec::with_capacity(moves.len());
+    for (read, one) in reads.into_iter().zip(moves) {
+        let (buf, read_outcome) = read.await;
+        if outcome.is_ok() && read_outcome.is_ok() {
+            writes.push(shared.drive(one.target.tier).write(shared.position(one.target), buf));
+        }
+        outcome = outcome.and(read_outcome);
+    }
+    for write in writes {
+        outcome = outcome.and(write.await.1);
+    }
+    outcome?;
+    for tier in Tier::BOTH {
+        if moves.iter().any(|one| one.target.tier == tier) {
+            shared.drive(tier).flush().await?;
+        }
+    }
+    Ok(())
+}
+
+fn settle(shared: &Shared, state: &mut State, one: &Move) {
+    let mapping = state.map.get(one.extent);
+    if !mapping.moving() || mapping.home() != Some(one.source) {
+        drop_copy(state, one);
+        return;
+    }
+    let entry = Entry::Relocate { extent: one.extent, entry: encode_home(Some(one.target)) };
+    let lsn = state.log.append_entry(shared.io.pool(), &entry);
+    state.replace_home(one.extent, Some(one.target), lsn);
+    let bytes = state.geometry.extent_bytes;
+    match one.target.tier {
+        Tier::Fast => state.counters.moves.promoted_bytes += bytes,
+        Tier::Slow => state.counters.moves.demoted_bytes += bytes,
+    }
+}
+
+fn drop_copy(state: &mut State, one: &Move) {
+    let mapping = state.map.get(one.extent);
+    if mapping.moving() && mapping.home() == Some(one.source) {
+        state.map.mark_moving(one.extent, false);
+    }
+    state.slots[one.target.tier.index()].release(one.target.slot);
+}

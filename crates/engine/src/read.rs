@@ -1,0 +1,229 @@
+//! Reading: log first, then map; the parts of one request are read in parallel, each into its own
+//! piece of the caller's buffer.
+
+use std::rc::Rc;
+
+use io::{Buf, Transfer};
+
+use crate::address::{BLOCK_BYTES, BlockId, Lsn, Tier};
+use crate::checksum::crc32c;
+use crate::drive::Watched;
+use crate::error::Error;
+use crate::log::Logged;
+use crate::policy::Access;
+use crate::shared::{AccessPass, Looks, Shared};
+use crate::state::State;
+
+const BLOCK: usize = BLOCK_BYTES as usize;
+
+/// Where a part of a request is read from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Source {
+    /// Nowhere: zeros.
+    Zeros,
+    /// A home, or neighbouring homes.
+    Home { tier: Tier, position: u64 },
+    /// Neighbouring blocks of the log, from this LSN; each block has its CRC.
+    Log { lsn: Lsn, position: u64, crcs: Vec<u32> },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Part {
+    source: Source,
+    bytes: usize,
+}
+
+/// Reads whole blocks.
+pub(crate) async fn read_blocks(
+    shared: &Rc<Shared>,
+    at: u64,
+    buf: Buf,
+) -> (Buf, Result<(), Error>) {
+    loop {
+        let pass = AccessPass::begin(shared, Looks::AtLogToo);
+        let (parts, needs) = {
+            let state = shared.state.borrow();
+            plan(&state, at, buf.len())
+        };
+        if let Some(end) = needs {
+            // The newest version is on its way to the log. Look again when it is there: it may
+            // have moved on by then.
+            drop(pass);
+            if let Err(error) = shared.log_written(end).await {
+                return (buf, Err(error));
+            }
+            continue;
+        }
+        count(shared, at, &parts, buf.len());
+        let outcome = carry_out(shared, at, parts, buf).await;
+        drop(pass);
+        return outcome;
+    }
+}
+
+/// Cuts the request into parts. The second value: this much of the log must be written first.
+fn plan(state: &State, at: u64, length: usize) -> (Vec<Part>, Option<Lsn>) {
+    let mut parts: Vec<Part> = Vec::with_capacity(1);
+    let extent_bytes = state.geometry.extent_bytes;
+    let end = at + length as u64;
+    let mut needs = None;
+    let mut cursor = at;
+    while cursor < end {
+        let extent = state.extent_of(cursor);
+        let extent_start = extent.0 * extent_bytes;
+        let piece_end = end.min(extent_start + extent_bytes);
+        let mapping = state.map.get(extent);
+        let home = mapping.home().map(|home| (home.tier, state.geometry.position(home)));
+        if !mapping.in_log() {
+            let bytes = (piece_end - cursor) as usize;
+            push(&mut parts, home_source(home, cursor - extent_start), bytes);
+            cursor = piece_end;
+            continue;
+        }
+        while cursor < piece_end {
+            let source = match state.log.lookup(BlockId(cursor / BLOCK_BYTES)) {
+                Some(Logged::Data { lsn, crc }) => {
+                    if lsn >= state.log.written() {
+                        needs = needs.max(Some(Lsn(lsn.0 + 1)));
+                    }
+                    Source::Log { lsn, position: state.log.position(lsn), crcs: vec![crc] }
+                }
+                Some(Logged::Zero { .. }) => Source::Zeros,
+                None => home_source(home, cursor - extent_start),
+            };
+            push(&mut parts, source, BLOCK);
+            cursor += BLOCK_BYTES;
+        }
+    }
+    (parts, needs)
+}
+
+fn home_source(home: Option<(Tier, u64)>, offset: u64) -> Source {
+    match home {
+        Some((tier, position)) => Source::Home { tier, position: position + offset },
+        None => Source::Zeros,
+    }
+}
+
+/// Appends a part, merging it with the last one when they are neighbours on the drive.
+fn push(parts: &mut Vec<Part>, source: Source, bytes: usize) {
+    if let Some(last) = parts.last_mut() {
+        let behind = last.bytes as u64;
+        let merges = match (&mut last.source, &source) {
+            (Source::Zeros, Source::Zeros) => true,
+            (
+                Source::Home { tier, position },
+                Source::Home { tier: tier2, position: position2 },
+            ) => tier == tier2 && *position + behind == *position2,
+            (
+                Source::Log { position, crcs, .. },
+                Source::Log { position: position2, crcs: crcs2, .. },
+            ) if *position + behind == *position2 => {
+                crcs.extend(crcs2);
+                true
+            }
+            _ => false,
+        };
+        if merges {
+            last.bytes += bytes;
+            return;
+        }
+    }
+    parts.push(Part { source, bytes });
+}
+
+fn count(shared: &Shared, at: u64, parts: &[Part], length: usize) {
+    let mut state = shared.state.borrow_mut();
+    let state = &mut *state;
+    for part in parts {
+        let bytes = part.bytes as u64;
+        let served = &mut state.counters.served;
+        match part.source {
+            Source::Zeros => served.hole_bytes += bytes,
+            Source::Home { tier: Tier::Fast, .. } => served.fast_bytes += bytes,
+            Source::Home { tier: Tier::Slow, .. } => served.slow_bytes += bytes,
+            Source::Log { .. } => served.log_bytes += bytes,
+        }
+    }
+    let map = &state.map;
+    state.policy.observe(Access::Read, at, length as u64, |extent| {
+        map.get(extent).home().map(|home| home.tier)
+    });
+}
+
+async fn carry_out(
+    shared: &Rc<Shared>,
+    at: u64,
+    mut parts: Vec<Part>,
+    mut buf: Buf,
+) -> (Buf, Result<(), Error>) {
+    if parts.len() == 1 {
+        let part = parts.pop().expect("one part");
+        return match submit(shared, &part.source, buf) {
+            Submitted::Done(buf) => (buf, Ok(())),
+            Submitted::UnderWay(transfer) => {
+                let (buf, outcome) = transfer.await;
+                let outcome = outcome.map_err(Error::from);
+                let outcome = outcome.and_then(|()| verify(&part.source, at, &buf));
+                (buf, outcome)
+            }
+        };
+    }
+    let mut under_way = Vec::with_capacity(parts.len());
+    for part in parts {
+        let piece = buf.split_to(part.bytes);
+        under_way.push((submit(shared, &part.source, piece), part));
+    }
+    // What is left of `buf` is its empty end; the pieces are joined in front of it.
+    let mut whole: Option<Buf> = None;
+    let mut result = Ok(());
+    let mut offset = at;
+    for (submitted, part) in under_way {
+        let piece = match submitted {
+            Submitted::Done(piece) => piece,
+            Submitted::UnderWay(transfer) => {
+                let (piece, outcome) = transfer.await;
+                let outcome = outcome.map_err(Error::from);
+                let outcome = outcome.and_then(|()| verify(&part.source, offset, &piece));
+                result = result.and(outcome);
+                piece
+            }
+        };
+        offset += part.bytes as u64;
+        match &mut whole {
+            Some(whole) => whole.unsplit(piece),
+            None => whole = Some(piece),
+        }
+    }
+    let mut whole = whole.expect("a request has parts");
+    whole.unsplit(buf);
+    (whole, result)
+}
+
+enum Submitted {
+    Done(Buf),
+    UnderWay(Watched<Transfer>),
+}
+
+fn submit(shared: &Shared, source: &Source, mut buf: Buf) -> Submitted {
+    match source {
+        Source::Zeros => {
+            buf.fill(0);
+            Submitted::Done(buf)
+        }
+        Source::Home { tier, position } => {
+            Submitted::UnderWay(shared.drive(*tier).read(*position, buf))
+        }
+        Source::Log { position, .. } => Submitted::UnderWay(shared.fast.read(*position, buf)),
+    }
+}
+
+fn verify(source: &Source, at: u64, data: &[u8]) -> Result<(), Error> {
+    let Source::Log { crcs, .. } = source else { return Ok(()) };
+    for (n, (block, crc)) in data.chunks_exact(BLOCK).zip(crcs).enumerate() {
+        if crc32c(block) != *crc {
+            return Err(Error::Checksum { tier: Tier::Fast, at: at + n as u64 * BLOCK_BYTES });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,472 @@
+//! Bringing a volume up from what is on its drives: load the map pages, replay the log.
+//!
+//! Where the log ends: at the first place that holds no record of this log, or a record whose data
+//! or allocation did not arrive completely *and* that nobody claimed to be durable. What was
+//! claimed durable and is damaged is no end but damage, and is reported, never skipped in silence.
+
+use std::collections::VecDeque;
+
+use io::Io;
+
+use crate::address::{BLOCK_BYTES, BlockId, ExtentId, Home, Lsn, Tier};
+use crate::checksum::crc32c;
+use crate::drive::Drive;
+use crate::error::Error;
+use crate::format::map_page::{
+    ENTRIES_PER_PAGE, PAGE_BYTES, PageCopy, decode_home, entries, examine,
+};
+use crate::format::record::{Entry, Header, decode_entries, decode_header};
+use crate::format::superblock::Superblock;
+use crate::geometry::Geometry;
+use crate::log::Log;
+use crate::log::reader::LogReader;
+use crate::state::State;
+
+/// Map pages read at once (both copies: 1 MiB).
+const PAGES_PER_READ: u64 = 128;
+/// Reads of the map under way.
+const READS_AHEAD: usize = 4;
+/// Blocks beyond a damaged header in which a later record is looked for that claims the damaged
+/// one durable: 8 MiB, the most that can be in flight at once and more.
+const LOOK_AHEAD_BLOCKS: u64 = 2048;
+/// Extents verified at once.
+const VERIFY_AHEAD: usize = 8;
+
+/// The drives and superblock a volume is brought up from.
+pub(crate) struct Source<'a> {
+    pub io: &'a Io,
+    pub fast: &'a Drive,
+    pub slow: &'a Drive,
+    /// The fast drive's.
+    pub superblock: &'a Superblock,
+}
+
+/// An allocation that must be verified by its data.
+struct Pending {
+    lsn: Lsn,
+    home: Home,
+    crc: u32,
+}
+
+enum Attempt {
+    Done(Box<State>),
+    /// The record at this LSN has lost its data: the log ends before it.
+    EndsAt(Lsn),
+}
+
+/// Brings the state up. Changes nothing on the drives.
+///
+/// # Errors
+/// `Error::Damaged` when metadata is beyond repair, or a device's error.
+pub(crate) async fn recover(source: &Source<'_>) -> Result<State, Error> {
+    let mut end = None;
+    loop {
+        match attempt(source, end).await? {
+            Attempt::Done(state) => return Ok(*state),
+            Attempt::EndsAt(lsn) => end = Some(lsn),
+        }
+    }
+}
+
+async fn attempt(source: &Source<'_>, stop_at: Option<Lsn>) -> Result<Attempt, Error> {
+    let superblock = source.superblock;
+    let geometry = &superblock.geometry;
+    let layout = &geometry.layouts[0];
+    let tag = superblock.volume_tag();
+    let log = Log::new(geometry.ring_blocks(), layout.log_at, tag, superblock.log_tail);
+    let in_place = [source.fast, source.slow].map(Drive::writes_blocks_atomically);
+    let mut state = State::new(geometry, log, in_place);
+    let page_lsns = load_map(source, &mut state).await?;
+    let (pending, bytes) = replay(source, &mut state, &page_lsns, stop_at).await?;
+    state.recovery.log_bytes = bytes;
+    if let Some(lsn) = verify(source, geometry, pending).await? {
+        return Ok(Attempt::EndsAt(lsn));
+    }
+    claim_slots(&mut state, &page_lsns)?;
+    Ok(Attempt::Done(Box::new(state)))
+}
+
+/// Loads the newest valid copy of every map page; gives their LSNs.
+async fn load_map(source: &Source<'_>, state: &mut State) -> Result<Vec<Lsn>, Error> {
+    let geometry = source.superblock.geometry.clone();
+    let pages = geometry.map_pages();
+    let mut lsns = vec![Lsn(0); pages as usize];
+    let mut under_way = VecDeque::new();
+    let mut next = 0;
+    loop {
+        while under_way.len() < READS_AHEAD && next < pages {
+            let count = PAGES_PER_READ.min(pages - next);
+            let buf = source.io.pool().take(count as usize * 2 * PAGE_BYTES);
+            let position = geometry.map_page_position(Tier::Fast, next, 0);
+            under_way.push_back((next, source.fast.read(position, buf)));
+            next += count;
+        }
+        let Some((first, transfer)) = under_way.pop_front() else { break };
+        let (buf, outcome) = transfer.await;
+        // An unreadable stretch is judged page by page with the other drive's help.
+        let readable = outcome.is_ok();
+        for (n, copies) in (0..).zip(buf.chunks_exact(2 * PAGE_BYTES)) {
+            let page = first + n;
+            lsns[page as usize] = load_page(source, state, page, copies, readable).await?;
+        }
+    }
+    Ok(lsns)
+}
+
+async fn load_page(
+    source: &Source<'_>,
+    state: &mut State,
+    page: u64,
+    copies: &[u8],
+    readable: bool,
+) -> Result<Lsn, Error> {
+    let tag = source.superblock.volume_tag();
+    let halves = [&copies[..PAGE_BYTES], &copies[PAGE_BYTES..]];
+    let judged = halves.map(|half| if readable { examine(half, tag, page) } else { PageCopy::Bad });
+    let newest = |judged: &[PageCopy; 2]| match judged {
+        [PageCopy::Valid(a), PageCopy::Valid(b)] if b > a => Some((1, *b)),
+        [PageCopy::Valid(a), _] => Some((0, *a)),
+        [_, PageCopy::Valid(b)] => Some((1, *b)),
+        _ => None,
+    };
+    if !judged.contains(&PageCopy::Bad) {
+        let Some((copy, lsn)) = newest(&judged) else { return Ok(Lsn(0)) };
+        apply_page(state, page, halves[copy])?;
+        state.map.set_newer_copy(page, copy as u64);
+        return Ok(lsn);
+    }
+    // A copy is damaged: torn by a cut, then nothing newer exists anywhere, or rotten, then the
+    // slow drive has what was lost.
+    let (other, slow_judged) = read_slow_page(source, page).await?;
+    let fast = newest(&judged);
+    let slow = newest(&slow_judged);
+    state.recovery.pages_repaired += 1;
+    let (lsn, bytes) = match (fast, slow) {
+        (Some((copy, lsn)), slow) if slow.is_none_or(|(_, slow)| slow <= lsn) => {
+            state.map.set_newer_copy(page, copy as u64);
+            (lsn, halves[copy])
+        }
+        (_, Some((copy, lsn))) => {
+            // The next checkpoint writes the other copy on both drives: this one stays until then.
+            state.map.set_newer_copy(page, copy as u64);
+            state.map.mark_dirty(page, source.superblock.log_tail);
+            (lsn, &other[copy * PAGE_BYTES..][..PAGE_BYTES])
+        }
+        _ if judged.contains(&PageCopy::Blank) => {
+            // The first write of this page was torn: before it there was nothing.
+            return Ok(Lsn(0));
+        }
+        _ => {
+            let extents = ENTRIES_PER_PAGE as u64 * source.superblock.geometry.extent_bytes;
+            return Err(Error::Damaged(format!(
+                "every copy of map page {page} is damaged, on {} and on {}: where the volume's \
+                 bytes {} to {} are is lost. Nothing was changed; restore an image of one drive's \
+                 map area if there is one",
+                source.fast.info().path,
+                source.slow.info().path,
+                page * extents,
+                (page + 1) * extents,
+            )));
+        }
+    };
+    apply_page(state, page, bytes)?;
+    Ok(lsn)
+}
+
+async fn read_slow_page(source: &Source<'_>, page: u64) -> Result<(io::Buf, [PageCopy; 2]), Error> {
+    let geometry = &source.superblock.geometry;
+    let position = geometry.map_page_position(Tier::Slow, page, 0);
+    let (buf, outcome) = source.slow.read(position, source.io.pool().take(2 * PAGE_BYTES)).await;
+    let tag = source.superblock.volume_tag();
+    let judged = match outcome {
+        Ok(()) => [examine(&buf[..PAGE_BYTES], tag, page), examine(&buf[PAGE_BYTES..], tag, page)],
+        Err(_) => [PageCopy::Bad, PageCopy::Bad],
+    };
+    Ok((buf, judged))
+}
+
+fn apply_page(state: &mut State, page: u64, bytes: &[u8]) -> Result<(), Error> {
+    let first = page * ENTRIES_PER_PAGE as u64;
+    for (extent, raw) in (first..state.map.extents()).zip(entries(bytes)) {
+        let home = decode_home(raw).ok_or_else(|| {
+            Error::Damaged(format!("map page {page} holds an impossible entry for extent {extent}"))
+        })?;
+        if home.is_some() {
+            state.map.load(ExtentId(extent), home);
+        }
+    }
+    Ok(())
+}
+
+/// Replays the log into the state. Gives the allocations to verify and the bytes read.
+async fn replay(
+    source: &Source<'_>,
+    state: &mut State,
+    page_lsns: &[Lsn],
+    stop_at: Option<Lsn>,
+) -> Result<(Vec<Pending>, u64), Error> {
+    let superblock = source.superblock;
+    let geometry = &superblock.geometry;
+    let ring = geometry.ring_blocks();
+    let tail = superblock.log_tail;
+    let mut reader = LogReader::new(source.io, source.fast, geometry.layouts[0].log_at, ring, tail);
+    let mut claimed = superblock.log_durable;
+    let mut generation = 0;
+    let mut pending: VecDeque<Pending> = VecDeque::new();
+    let mut lsn = tail;
+    while stop_at != Some(lsn) {
+        let Some(block) = reader.block(lsn).await? else { break };
+        let header = decode_header(block, superblock.volume_tag(), lsn)
+            .filter(|header| belongs(superblock, header, generation, ring));
+        let Some(header) = header else {
+            let claimed_later = lsn < claimed || claims_beyond(source, lsn).await?;
+            if claimed_later {
+                return Err(Error::Damaged(format!(
+                    "the landing log on {} is damaged at {lsn} (byte {} of the drive), before its \
+                     end: writes after it cannot be replayed. Nothing was changed; restore an \
+                     image of the drive if there is one",
+                    source.fast.info().path,
+                    state.log.position(lsn),
+                )));
+            }
+            break;
+        };
+        let Some(changes) = decode_entries(block, &header) else {
+            return Err(nonsense(lsn));
+        };
+        let damaged = check_data(&mut reader, &header, &changes).await?;
+        if damaged > 0 {
+            let end = Lsn(lsn.0 + u64::from(header.blocks));
+            let durable =
+                lsn < claimed.max(header.durable) || claims_beyond(source, Lsn(end.0 - 1)).await?;
+            if !durable {
+                break;
+            }
+            // Kept in the index with its CRC: reading it gives an error, not older data.
+            state.recovery.blocks_damaged += damaged;
+        }
+        generation = header.generation;
+        claimed = claimed.max(header.durable);
+        while pending.front().is_some_and(|allocation| allocation.lsn < claimed) {
+            pending.pop_front();
+        }
+        state.log.replay_header(&header);
+        apply_entries(state, page_lsns, lsn, &changes, &mut pending)?;
+        state.recovery.records += 1;
+        lsn = Lsn(lsn.0 + u64::from(header.blocks));
+    }
+    if lsn < claimed {
+        return Err(Error::Damaged(format!(
+            "the landing log on {} ends at {lsn}, but was durable up to {claimed}",
+            source.fast.info().path
+        )));
+    }
+    Ok((pending.into(), reader.bytes_read()))
+}
+
+/// Whether a record with a sound header continues this log here.
+fn belongs(superblock: &Superblock, header: &Header, previous: u64, ring: u64) -> bool {
+    let lsn = header.lsn;
+    let session = if lsn >= superblock.log_session_start {
+        header.generation == superblock.generation
+    } else {
+        header.generation < superblock.generation
+    };
+    let blocks = u64::from(header.blocks);
+    session
+        && header.generation >= previous
+        && lsn.0 % ring + blocks <= ring
+        && lsn.0 + blocks <= superblock.log_tail.0 + ring
+}
+
+/// Whether a record behind `lsn` says that `lsn` was durable.
+async fn claims_beyond(source: &Source<'_>, lsn: Lsn) -> Result<bool, Error> {
+    let superblock = source.superblock;
+    let ring = superblock.geometry.ring_blocks();
+    let last = (lsn.0 + LOOK_AHEAD_BLOCKS).min(superblock.log_tail.0 + ring);
+    let mut ahead = LogReader::new(
+        source.io,
+        source.fast,
+        superblock.geometry.layouts[0].log_at,
+        ring,
+        Lsn(lsn.0 + 1),
+    );
+    for at in (lsn.0 + 1..last).map(Lsn) {
+        let Some(block) = ahead.block(at).await? else { break };
+        if let Some(header) = decode_header(block, superblock.volume_tag(), at)
+            && belongs(superblock, &header, 0, ring)
+            && header.durable > lsn
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Counts the data blocks of a record that do not match their CRCs.
+async fn check_data(
+    reader: &mut LogReader,
+    header: &Header,
+    changes: &[Entry],
+) -> Result<u64, Error> {
+    let mut damaged = 0;
+    let mut place = header.lsn.0 + 1;
+    for change in changes {
+        let Entry::Data { crcs, .. } = change else { continue };
+        for crc in crcs {
+            let block = reader.block(Lsn(place)).await?;
+            damaged += u64::from(block.is_none_or(|block| crc32c(block) != *crc));
+            place += 1;
+        }
+    }
+    Ok(damaged)
+}
+
+fn apply_entries(
+    state: &mut State,
+    page_lsns: &[Lsn],
+    lsn: Lsn,
+    changes: &[Entry],
+    pending: &mut VecDeque<Pending>,
+) -> Result<(), Error> {
+    let extents = state.map.extents();
+    let blocks = extents * state.geometry.extent_blocks();
+    let set = |state: &mut State, extent: ExtentId, home: Option<Home>| {
+        // A page written after this record has the change, and perhaps later ones.
+        if lsn >= page_lsns[extent.0 as usize / ENTRIES_PER_PAGE] {
+            state.map.set(extent, home, lsn);
+        }
+    };
+    let checked_home = |extent: ExtentId, raw: u64| match decode_home(raw) {
+        Some(home) if extent.0 < extents => Ok(home),
+        _ => Err(nonsense(lsn)),
+    };
+    let mut place = lsn.0 + 1;
+    for change in changes {
+        match change {
+            Entry::Data { start, crcs } => {
+                let count = crcs.len() as u64;
+                if start.0.checked_add(count).is_none_or(|end| end > blocks) {
+                    return Err(nonsense(lsn));
+                }
+                state.log.replay_data(Lsn(place), *start, crcs);
+                mark(state, *start, count);
+                place += count;
+            }
+            Entry::Zero { start, count } => {
+                let end = start.0.checked_add(u64::from(*count));
+                if *count == 0 || end.is_none_or(|end| end > blocks) {
+                    return Err(nonsense(lsn));
+                }
+                state.log.replay_zeros(lsn, *start, *count);
+                mark(state, *start, u64::from(*count));
+            }
+            Entry::Allocate { extent, entry, crc } => {
+                let home = checked_home(*extent, *entry)?;
+                set(state, *extent, home);
+                state.forget_logged(*extent);
+                if let Some(home) = home {
+                    pending.push_back(Pending { lsn, home, crc: *crc });
+                }
+            }
+            Entry::Relocate { extent, entry } => {
+                let home = checked_home(*extent, *entry)?;
+                set(state, *extent, home);
+            }
+            Entry::Unmap { first, count } => {
+                let end = first.0.checked_add(u64::from(*count));
+                if end.is_none_or(|end| end > extents) {
+                    return Err(nonsense(lsn));
+                }
+                for extent in (first.0..first.0 + u64::from(*count)).map(ExtentId) {
+                    if !state.map.get(extent).is_empty() {
+                        set(state, extent, None);
+                        state.forget_logged(extent);
+                    }
+                }
+            }
+            Entry::Destaged { extent, entry, before } => {
+                let home = checked_home(*extent, *entry)?;
+                set(state, *extent, home);
+                let mut left = false;
+                for block in state.blocks_of(*extent) {
+                    match state.log.lookup(block) {
+                        Some(version) if version.lsn() < *before => state.log.forget(block),
+                        Some(_) => left = true,
+                        None => {}
+                    }
+                }
+                state.map.mark_in_log(*extent, left);
+            }
+            Entry::Pad => {}
+        }
+    }
+    Ok(())
+}
+
+fn mark(state: &mut State, start: BlockId, count: u64) {
+    if count > 0 {
+        state.mark_logged(start.0 * BLOCK_BYTES, count * BLOCK_BYTES);
+    }
+}
+
+fn nonsense(lsn: Lsn) -> Error {
+    Error::Damaged(format!(
+        "the log record at {lsn} has a valid checksum but impossible content: it was not written \
+         by a sound bimetal. Nothing was changed"
+    ))
+}
+
+/// Verifies allocations that nobody claimed durable; gives the LSN of the first whose data did
+/// not arrive.
+async fn verify(
+    source: &Source<'_>,
+    geometry: &Geometry,
+    pending: Vec<Pending>,
+) -> Result<Option<Lsn>, Error> {
+    let mut under_way = VecDeque::new();
+    let mut pending = pending.into_iter();
+    loop {
+        while under_way.len() < VERIFY_AHEAD
+            && let Some(allocation) = pending.next()
+        {
+            let home = allocation.home;
+            if home.slot.0 >= geometry.layouts[home.tier.index()].slots {
+                return Err(nonsense(allocation.lsn));
+            }
+            let drive = if home.tier == Tier::Fast { source.fast } else { source.slow };
+            let buf = source.io.pool().take(geometry.extent_bytes as usize);
+            under_way.push_back((allocation, drive.read(geometry.position(home), buf)));
+        }
+        let Some((allocation, transfer)) = under_way.pop_front() else { return Ok(None) };
+        let (buf, outcome) = transfer.await;
+        outcome?;
+        if crc32c(&buf) != allocation.crc {
+            return Ok(Some(allocation.lsn));
+        }
+    }
+}
+
+/// Marks the slots in use. Two extents in one slot, or a slot outside the drive, is damage.
+/// Pages that were never written and not replayed into hold holes only, and are passed over.
+fn claim_slots(state: &mut State, page_lsns: &[Lsn]) -> Result<(), Error> {
+    for (page, lsn) in (0..).zip(page_lsns) {
+        if *lsn == Lsn(0) && !state.map.is_dirty(page) {
+            continue;
+        }
+        let first = page * ENTRIES_PER_PAGE as u64;
+        let end = (first + ENTRIES_PER_PAGE as u64).min(state.map.extents());
+        for extent in (first..end).map(ExtentId) {
+            if let Some(home) = state.map.get(extent).home()
+                && !state.slots[home.tier.index()].claim(home.slot)
+            {
+                return Err(Error::Damaged(format!(
+                    "extent {} is mapped to slot {} of the {} drive, which does not exist or \
+                     belongs to another extent. Nothing was changed",
+                    extent.0, home.slot.0, home.tier
+                )));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,210 @@
+//! What every part of a running volume shares: the drives, the state, and the lists of those who
+//! wait for it to change.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::Poll;
+
+use io::{Io, WaitList};
+
+use crate::accesses::Epoch;
+use crate::address::{ExtentId, Home, Lsn, Tier};
+use crate::drive::Drive;
+use crate::error::Error;
+use crate::format::superblock::Superblock;
+use crate::geometry::Geometry;
+use crate::guards::Hold;
+use crate::state::State;
+
+pub(crate) struct Shared {
+    pub io: Io,
+    pub fast: Drive,
+    pub slow: Drive,
+    pub geometry: Geometry,
+    /// As last written to the drives; `role` is the fast drive's.
+    pub superblock: RefCell<Superblock>,
+    pub read_only: bool,
+    pub state: RefCell<State>,
+    /// The log writer waits here for records.
+    pub log_work: WaitList,
+    /// Records were written, or the volume was poisoned.
+    pub written: WaitList,
+    /// A flush ended.
+    pub flushed: WaitList,
+    /// The log's tail moved: there is room.
+    pub room: WaitList,
+    /// An extent was released by its writer.
+    pub released: WaitList,
+    /// An access ended that someone may wait for.
+    pub accessed: WaitList,
+    /// The janitor waits here for something to do.
+    pub janitor_work: WaitList,
+    /// The janitor has ended.
+    pub janitor_ended: Cell<bool>,
+    /// Callers that wait for accesses to end, so that ending one is cheap when there is none.
+    pub drain_waiters: Cell<u32>,
+}
+
+impl Shared {
+    pub fn drive(&self, tier: Tier) -> &Drive {
+        match tier {
+            Tier::Fast => &self.fast,
+            Tier::Slow => &self.slow,
+        }
+    }
+
+    pub fn position(&self, home: Home) -> u64 {
+        self.geometry.position(home)
+    }
+
+    /// Stops the volume: no write or flush succeeds from now on. The first cause stays.
+    pub fn poison(&self, cause: String) {
+        {
+            let mut state = self.state.borrow_mut();
+            if state.poisoned.is_none() {
+                state.poisoned = Some(cause);
+            }
+        }
+        for list in [
+            &self.log_work,
+            &self.written,
+            &self.flushed,
+            &self.room,
+            &self.released,
+            &self.accessed,
+            &self.janitor_work,
+        ] {
+            list.wake_all();
+        }
+    }
+
+    /// `Err` once the volume is poisoned or closed.
+    pub fn alive(&self) -> Result<(), Error> {
+        let state = self.state.borrow();
+        match &state.poisoned {
+            Some(cause) => Err(Error::Poisoned(cause.clone())),
+            None if state.closing => Err(Error::Poisoned("it was closed".into())),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits until everything before `end` is written to the log.
+    pub async fn log_written(&self, end: Lsn) -> Result<(), Error> {
+        self.log_work.wake_all();
+        poll_fn(|context| {
+            let state = self.state.borrow();
+            if state.log.written() >= end {
+                return Poll::Ready(Ok(()));
+            }
+            if let Some(cause) = &state.poisoned {
+                return Poll::Ready(Err(Error::Poisoned(cause.clone())));
+            }
+            drop(state);
+            self.written.register(context);
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Waits until every access that looked at the log in this epoch or before has ended.
+    pub async fn log_accesses_ended(&self, epoch: Epoch) {
+        self.drain_waiters.set(self.drain_waiters.get() + 1);
+        self.accessed
+            .until(|| (self.state.borrow().log_accesses.ended() > epoch).then_some(()))
+            .await;
+        self.drain_waiters.set(self.drain_waiters.get() - 1);
+    }
+
+    /// Waits until the log may have room for a client's request, and has the janitor make some.
+    pub async fn wait_for_room(&self, data_blocks: u64) {
+        self.state.borrow_mut().waiting_for_room += 1;
+        self.janitor_work.wake_all();
+        self.room
+            .until(|| {
+                let state = self.state.borrow();
+                (state.poisoned.is_some() || state.has_room_for(data_blocks)).then_some(())
+            })
+            .await;
+        self.state.borrow_mut().waiting_for_room -= 1;
+    }
+
+    /// Waits until the log has room for `blocks` of the volume's own records, which may use the
+    /// reserve that clients may not.
+    pub async fn internal_room(&self, blocks: u64) -> Result<(), Error> {
+        self.room
+            .until(|| {
+                let state = self.state.borrow();
+                if let Some(cause) = &state.poisoned {
+                    return Some(Err(Error::Poisoned(cause.clone())));
+                }
+                (state.log.room_blocks() >= blocks).then_some(Ok(()))
+            })
+            .await
+    }
+}
+
+/// What an access may have looked up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Looks {
+    /// Homes only. Such an access may wait for log space.
+    AtHomes,
+    /// Homes and places in the log. Such an access must not wait for log space, because the tail
+    /// waits for it.
+    AtLogToo,
+}
+
+/// An access to the drives: while it lives, nothing it may have looked up is reused.
+pub(crate) struct AccessPass {
+    shared: Rc<Shared>,
+    homes: Epoch,
+    log: Option<Epoch>,
+}
+
+impl AccessPass {
+    pub fn begin(shared: &Rc<Shared>, looks: Looks) -> AccessPass {
+        let mut state = shared.state.borrow_mut();
+        let homes = state.home_accesses.enter();
+        let log = (looks == Looks::AtLogToo).then(|| state.log_accesses.enter());
+        drop(state);
+        AccessPass { shared: shared.clone(), homes, log }
+    }
+}
+
+impl Drop for AccessPass {
+    fn drop(&mut self) {
+        let mut state = self.shared.state.borrow_mut();
+        state.home_accesses.leave(self.homes);
+        if let Some(epoch) = self.log {
+            state.log_accesses.leave(epoch);
+        }
+        drop(state);
+        if self.shared.drain_waiters.get() > 0 {
+            self.shared.accessed.wake_all();
+        }
+    }
+}
+
+/// A request's hold on extents.
+pub(crate) struct GuardPass {
+    shared: Rc<Shared>,
+    first: ExtentId,
+    count: u64,
+    hold: Hold,
+}
+
+impl GuardPass {
+    pub fn begin(shared: &Rc<Shared>, first: ExtentId, count: u64, hold: Hold) -> GuardPass {
+        shared.state.borrow_mut().guards.enter(first, count, hold);
+        GuardPass { shared: shared.clone(), first, count, hold }
+    }
+}
+
+impl Drop for GuardPass {
+    fn drop(&mut self) {
+        self.shared.state.borrow_mut().guards.leave(self.first, self.count, self.hold);
+        if !self.shared.released.is_empty() {
+            self.shared.released.wake_all();
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! The memory of a running volume, and the small decisions that read or change several parts of
+//! it at once. Nothing here waits.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use io::Pool;
+
+use crate::accesses::Accesses;
+use crate::address::{BLOCK_BYTES, BlockId, ExtentId, Home, Lsn, Tier};
+use crate::fixed_map::FixedMap;
+use crate::format::map_page::encode_home;
+use crate::format::record::Entry;
+use crate::geometry::Geometry;
+use crate::guards::Guards;
+use crate::log::Log;
+use crate::map::Map;
+use crate::policy::Policy;
+use crate::slots::{Quarantine, Slots};
+use crate::status::{Moves, Recovery, RequestUse, Served};
+
+/// Flush coalescing: who comes while one runs shares the next.
+#[derive(Debug, Default)]
+pub(crate) struct FlushTurns {
+    pub running: bool,
+    /// The turn that callers join now.
+    pub next: u64,
+    /// Turns that have ended.
+    pub done: u64,
+}
+
+/// How the janitor sleeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rest {
+    /// It works.
+    Awake,
+    /// It has work for when the drives are idle, and looks again by itself.
+    UntilIdle,
+    /// It has no work.
+    UntilWoken,
+}
+
+/// Counts for `status`.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Counters {
+    pub reads: RequestUse,
+    pub writes: RequestUse,
+    pub trims: RequestUse,
+    pub flushes_asked: u64,
+    pub served: Served,
+    pub moves: Moves,
+    pub full_waits: u64,
+    pub checkpoints: u64,
+}
+
+pub(crate) struct State {
+    pub geometry: Geometry,
+    pub map: Map,
+    pub slots: [Slots; 2],
+    pub quarantine: Quarantine,
+    pub log: Log,
+    /// Accesses under way that may use a home they looked up.
+    pub home_accesses: Accesses,
+    /// Accesses under way that may use a place in the log they looked up.
+    pub log_accesses: Accesses,
+    pub guards: Guards,
+    pub policy: Policy,
+    /// Extents written to a fresh slot by a record that recovery would still verify by its data:
+    /// their homes must not be changed in place. Extent → LSN of the record.
+    pub young: FixedMap<u64, Lsn>,
+    young_order: VecDeque<(Lsn, ExtentId)>,
+    /// Homes on this drive were written since it was last flushed.
+    pub home_dirty: [bool; 2],
+    /// Drives that write a block wholly or not at all: homes there may be written in place.
+    pub in_place: [bool; 2],
+    pub flush: FlushTurns,
+    pub counters: Counters,
+    pub recovery: Recovery,
+    /// Why the volume takes no more writes.
+    pub poisoned: Option<String>,
+    /// The volume is being closed: no new requests, no more background work.
+    pub closing: bool,
+    /// The volume is closed: the log writer ends.
+    pub closed: bool,
+    /// When the last client request began, on the world's clock.
+    pub last_request_ns: u64,
+    /// Client requests under way.
+    pub requests_under_way: u64,
+    /// Whether and how the janitor sleeps.
+    pub janitor: Rest,
+    /// Requests that wait for log space.
+    pub waiting_for_room: u64,
+    /// Extents with a block in the log that failed its checksum; they are not destaged.
+    pub damaged: BTreeSet<ExtentId>,
+    /// Where the search for cold residents of the fast drive goes on.
+    pub clock_hand: u64,
+}
+
+impl State {
+    pub fn new(geometry: &Geometry, log: Log, in_place: [bool; 2]) -> State {
+        let extents = geometry.extents();
+        let slots = [0, 1].map(|tier| Slots::new(geometry.layouts[tier].slots));
+        State {
+            geometry: geometry.clone(),
+            map: Map::new(extents),
+            slots,
+            quarantine: Quarantine::default(),
+            log,
+            home_accesses: Accesses::default(),
+            log_accesses: Accesses::default(),
+            guards: Guards::default(),
+            policy: Policy::new(extents, geometry.layouts[0].slots, geometry.extent_bytes),
+            young: FixedMap::default(),
+            young_order: VecDeque::new(),
+            home_dirty: [false; 2],
+            in_place,
+            flush: FlushTurns::default(),
+            counters: Counters::default(),
+            recovery: Recovery::default(),
+            poisoned: None,
+            closing: false,
+            closed: false,
+            last_request_ns: 0,
+            requests_under_way: 0,
+            janitor: Rest::Awake,
+            waiting_for_room: 0,
+            damaged: BTreeSet::new(),
+            clock_hand: 0,
+        }
+    }
+
+    pub fn extent_of(&self, at: u64) -> ExtentId {
+        ExtentId(at / self.geometry.extent_bytes)
+    }
+
+    /// Blocks of an extent.
+    pub fn blocks_of(&self, extent: ExtentId) -> impl Iterator<Item = BlockId> + use<> {
+        let blocks = self.geometry.extent_blocks();
+        (extent.0 * blocks..(extent.0 + 1) * blocks).map(BlockId)
+    }
+
+    /// Fast slots that new data leaves free, so that there is room to move and to write fresh
+    /// copies: 1/64 of them, at least 4.
+    pub fn fast_reserve(&self) -> u64 {
+        (self.slots[0].slots() / 64).max(4)
+    }
+
+    /// A slot for an extent without a home, or for its fresh copy.
+    pub fn take_slot_for_new(&mut self) -> Option<Home> {
+        self.reclaim();
+        let tier =
+            self.policy.admit(self.slots[0].free(), self.slots[1].free(), self.fast_reserve())?;
+        self.take_slot(tier)
+    }
+
+    /// A slot on the given drive.
+    pub fn take_slot(&mut self, tier: Tier) -> Option<Home> {
+        self.slots[tier.index()].take().map(|slot| Home { tier, slot })
+    }
+
+    /// Gives up a home; the slot is free again when that is safe.
+    pub fn retire(&mut self, home: Home, lsn: Lsn) {
+        let epoch = self.home_accesses.close_epoch();
+        self.quarantine.push(home, lsn, epoch);
+    }
+
+    /// Frees what may be reused by now.
+    pub fn reclaim(&mut self) {
+        let ended = self.home_accesses.ended();
+        while let Some(home) = self.quarantine.pop(self.log.recorded(), ended) {
+            self.slots[home.tier.index()].release(home.slot);
+        }
+    }
+
+    /// Whether recovery would still verify the extent's home by its data.
+    pub fn is_young(&self, extent: ExtentId) -> bool {
+        !self.young.is_empty() && self.young.contains_key(&extent.0)
+    }
+
+    fn note_young(&mut self, extent: ExtentId, lsn: Lsn) {
+        self.young.insert(extent.0, lsn);
+        self.young_order.push_back((lsn, extent));
+    }
+
+    /// What was made durable up to now is no longer young.
+    pub fn settle_young(&mut self) {
+        let recorded = self.log.recorded();
+        while let Some((lsn, extent)) = self.young_order.front().copied()
+            && lsn < recorded
+        {
+            self.young_order.pop_front();
+            if self.young.get(&extent.0) == Some(&lsn) {
+                self.young.remove(&extent.0);
+            }
+        }
+    }
+
+    /// The extent was written to a fresh home: records it, and gives up what it replaces.
+    pub fn settle_allocated(&mut self, pool: &Pool, extent: ExtentId, home: Home, crc: u32) {
+        let entry = Entry::Allocate { extent, entry: encode_home(Some(home)), crc };
+        let lsn = self.log.append_entry(pool, &entry);
+        self.replace_home(extent, Some(home), lsn);
+        self.forget_logged(extent);
+        self.note_young(extent, lsn);
+    }
+
+    /// Sets the home by the record at `lsn`, and retires the old one.
+    pub fn replace_home(&mut self, extent: ExtentId, home: Option<Home>, lsn: Lsn) {
+        let old = self.map.get(extent).home();
+        self.map.set(extent, home, lsn);
+        if let Some(old) = old
+            && Some(old) != home
+        {
+            self.retire(old, lsn);
+        }
+    }
+
+    /// Every block of the extent in the log is superseded.
+    pub fn forget_logged(&mut self, extent: ExtentId) {
+        if self.map.get(extent).in_log() {
+            for block in self.blocks_of(extent) {
+                self.log.forget(block);
+            }
+            self.map.mark_in_log(extent, false);
+        }
+    }
+
+    /// Marks the extents of a range of blocks as having blocks in the log.
+    pub fn mark_logged(&mut self, at: u64, length: u64) {
+        let first = self.extent_of(at).0;
+        for extent in first..=self.extent_of(at + length - 1).0 {
+            self.map.mark_in_log(ExtentId(extent), true);
+        }
+    }
+
+    /// Log space that clients leave to the volume's own records (moves, destage, allocations of
+    /// requests under way): an eighth of the ring, which even the smallest log makes 128 blocks.
+    pub fn log_reserve_blocks(&self) -> u64 {
+        self.log.ring_blocks() / 8
+    }
+
+    /// Whether a client's request of so many blocks may be appended now.
+    pub fn has_room_for(&self, data_blocks: u64) -> bool {
+        let needed = Log::worst_case_blocks(data_blocks) + self.log_reserve_blocks();
+        self.log.room_blocks() >= needed
+    }
+
+    /// How full the log is, 0 to 1, of what clients may use.
+    pub fn log_fill(&self) -> f64 {
+        let usable = self.log.ring_blocks() - self.log_reserve_blocks();
+        self.log.used_blocks() as f64 / usable as f64
+    }
+
+    pub fn dirty_bytes(&self) -> u64 {
+        self.log.live_blocks() * BLOCK_BYTES
+    }
+
+    pub fn memory_bytes(&self) -> u64 {
+        self.map.memory_bytes()
+            + self.policy.memory_bytes()
+            + self.slots.iter().map(Slots::memory_bytes).sum::<u64>()
+            + self.log.memory_bytes()
+            + self.young.capacity() as u64 * 17
+            + self.quarantine.len() as u64 * 32
+    }
+}

@@ -1,0 +1,438 @@
+//! Writing. One function chooses the route of each part of a request:
+//! * *home*: in place, when the extent lives in a slot whose drive writes blocks atomically,
+//!   nothing of it is in the log or in motion, and recovery would not verify its data. On the slow
+//!   drive only whole extents, and only when the fast drive has no slot to spare (a stream);
+//! * *fresh*: whole extents, to a newly taken slot; the mapping and the data's CRC go to the log;
+//! * *log*: everything else.
+
+use std::rc::Rc;
+
+use io::{Buf, Durability, Transfer};
+
+use crate::address::{BLOCK_BYTES, BlockId, ExtentId, Home, Lsn, Tier};
+use crate::checksum::crc32c;
+use crate::drive::Watched;
+use crate::error::Error;
+use crate::flush::flush_for_client;
+use crate::guards::Hold;
+use crate::policy::Access;
+use crate::read::read_blocks;
+use crate::shared::{AccessPass, GuardPass, Looks, Shared};
+use crate::state::State;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Route {
+    Log,
+    Home(Home),
+    Fresh,
+}
+
+/// A stretch of a request that takes one route to one place.
+struct Run {
+    at: u64,
+    bytes: usize,
+    target: Target,
+}
+
+enum Target {
+    Log,
+    /// Byte offset on the drive; homes of consecutive extents that are neighbours.
+    Home {
+        tier: Tier,
+        position: u64,
+    },
+    Fresh {
+        tier: Tier,
+        position: u64,
+        extents: Vec<Allocation>,
+    },
+}
+
+struct Allocation {
+    extent: ExtentId,
+    home: Home,
+    crc: u32,
+}
+
+/// A client's write, of any 512-byte alignment.
+pub(crate) async fn write(
+    shared: &Rc<Shared>,
+    at: u64,
+    buf: Buf,
+    durability: Durability,
+) -> (Buf, Result<(), Error>) {
+    let aligned = at.is_multiple_of(BLOCK_BYTES) && (buf.len() as u64).is_multiple_of(BLOCK_BYTES);
+    let (buf, outcome) = if aligned {
+        write_blocks(shared, at, buf, false).await
+    } else {
+        write_unaligned(shared, at, buf).await
+    };
+    let outcome = match (outcome, durability) {
+        (Ok(()), Durability::Durable) => flush_for_client(shared).await,
+        (outcome, _) => outcome,
+    };
+    (buf, outcome)
+}
+
+/// Reads the blocks around the request, changes them, and writes them, alone on their extents: a
+/// block's other sectors may be written by another request at the same time, and neither may
+/// bring back what the other replaced.
+async fn write_unaligned(shared: &Rc<Shared>, at: u64, buf: Buf) -> (Buf, Result<(), Error>) {
+    let start = at / BLOCK_BYTES * BLOCK_BYTES;
+    let end = (at + buf.len() as u64).next_multiple_of(BLOCK_BYTES);
+    let (first, count) = extents_of(shared, start, end - start);
+    let outcome = shared
+        .released
+        .until(|| {
+            let state = shared.state.borrow();
+            if let Some(cause) = &state.poisoned {
+                return Some(Err(Error::Poisoned(cause.clone())));
+            }
+            (!state.guards.any_writer(first, count)).then_some(Ok(()))
+        })
+        .await;
+    if let Err(error) = outcome {
+        return (buf, Err(error));
+    }
+    let _alone = GuardPass::begin(shared, first, count, Hold::Alone);
+    let blocks = shared.io.pool().take((end - start) as usize);
+    let (mut blocks, outcome) = read_blocks(shared, start, blocks).await;
+    if let Err(error) = outcome {
+        return (buf, Err(error));
+    }
+    let offset = (at - start) as usize;
+    blocks[offset..offset + buf.len()].copy_from_slice(&buf);
+    let (_, outcome) = write_blocks(shared, start, blocks, true).await;
+    (buf, outcome)
+}
+
+fn extents_of(shared: &Shared, at: u64, length: u64) -> (ExtentId, u64) {
+    let extent_bytes = shared.geometry.extent_bytes;
+    let first = at / extent_bytes;
+    (ExtentId(first), (at + length).div_ceil(extent_bytes) - first)
+}
+
+/// Writes whole blocks. `alone`: the caller holds the extents.
+pub(crate) async fn write_blocks(
+    shared: &Rc<Shared>,
+    at: u64,
+    mut buf: Buf,
+    alone: bool,
+) -> (Buf, Result<(), Error>) {
+    if let Err(error) = admitted(shared, at, buf.len() as u64, alone).await {
+        return (buf, Err(error));
+    }
+    // From here to the submissions nothing waits: routes, slots, LSNs and holds are one decision.
+    let _access = AccessPass::begin(shared, Looks::AtHomes);
+    let whole = at..at + buf.len() as u64;
+    let (mut runs, large) = plan(shared, at, &mut buf);
+    let _holds: Vec<GuardPass> = runs
+        .iter()
+        .map(|run| {
+            let (first, count) = extents_of(shared, run.at, run.bytes as u64);
+            let hold = match run.target {
+                Target::Home { .. } => Hold::Home,
+                _ => Hold::Shared,
+            };
+            GuardPass::begin(shared, first, count, hold)
+        })
+        .collect();
+    count(shared, &runs, whole);
+    if let Some((lsn, position, end)) = large {
+        return write_large(shared, buf, lsn, position, end).await;
+    }
+    let mut log_end = None;
+    let mut result = Ok(());
+    if runs.len() == 1 {
+        let run = runs.pop().expect("one run");
+        let (written, outcome) = match submit(shared, &run.target, buf) {
+            Submitted::Logged(buf, end) => {
+                log_end = Some(end);
+                (buf, Ok(()))
+            }
+            Submitted::UnderWay(transfer) => transfer.await,
+        };
+        buf = written;
+        result = settle(shared, run, outcome).await;
+    } else {
+        let mut under_way = Vec::with_capacity(runs.len());
+        for run in runs {
+            let piece = buf.split_to(run.bytes);
+            under_way.push((submit(shared, &run.target, piece), run));
+        }
+        let mut joined: Option<Buf> = None;
+        for (submitted, run) in under_way {
+            let (piece, outcome) = match submitted {
+                Submitted::Logged(piece, end) => {
+                    log_end = Some(end);
+                    (piece, Ok(()))
+                }
+                Submitted::UnderWay(transfer) => transfer.await,
+            };
+            let outcome = settle(shared, run, outcome).await;
+            result = result.and(outcome);
+            match &mut joined {
+                Some(joined) => joined.unsplit(piece),
+                None => joined = Some(piece),
+            }
+        }
+        let mut joined = joined.expect("a request has runs");
+        joined.unsplit(buf);
+        buf = joined;
+    }
+    if let Some(end) = log_end {
+        result = result.and(shared.log_written(end).await);
+    }
+    (buf, result)
+}
+
+/// Waits until the request may be planned: nobody alone on its extents, and room in the log if
+/// some of it may go there.
+async fn admitted(shared: &Shared, at: u64, length: u64, alone: bool) -> Result<(), Error> {
+    let (first, count) = extents_of(shared, at, length);
+    let mut waited = false;
+    loop {
+        {
+            let mut state = shared.state.borrow_mut();
+            if let Some(cause) = &state.poisoned {
+                return Err(Error::Poisoned(cause.clone()));
+            }
+            let free = alone || !state.guards.any_alone(first, count);
+            if free
+                && (state.has_room_for(length / BLOCK_BYTES) || !may_use_log(&state, at, length))
+            {
+                return Ok(());
+            }
+            if free && !waited {
+                state.counters.full_waits += 1;
+                waited = true;
+            }
+        }
+        let conflict = || {
+            let state = shared.state.borrow();
+            !alone && state.guards.any_alone(first, count)
+        };
+        if conflict() {
+            shared
+                .released
+                .until(|| (shared.state.borrow().poisoned.is_some() || !conflict()).then_some(()))
+                .await;
+            continue;
+        }
+        shared.wait_for_room(length / BLOCK_BYTES).await;
+    }
+}
+
+fn may_use_log(state: &State, at: u64, length: u64) -> bool {
+    pieces(state, at, length).any(|(extent, _, bytes)| match route(state, extent, bytes) {
+        Route::Log => true,
+        Route::Home(_) => false,
+        // The slots may run out while the request takes them; then the rest goes to the log.
+        Route::Fresh => {
+            state.slots[0].free() + state.slots[1].free() < length / state.geometry.extent_bytes
+        }
+    })
+}
+
+/// The parts of a request by extent: which, offset in the volume, bytes.
+fn pieces(
+    state: &State,
+    at: u64,
+    length: u64,
+) -> impl Iterator<Item = (ExtentId, u64, u64)> + use<> {
+    let extent_bytes = state.geometry.extent_bytes;
+    let end = at + length;
+    (at / extent_bytes..end.div_ceil(extent_bytes)).map(move |extent| {
+        let start = at.max(extent * extent_bytes);
+        let stop = end.min((extent + 1) * extent_bytes);
+        (ExtentId(extent), start, stop - start)
+    })
+}
+
+fn route(state: &State, extent: ExtentId, bytes: u64) -> Route {
+    let mapping = state.map.get(extent);
+    let whole = bytes == state.geometry.extent_bytes;
+    let settled = !mapping.in_log() && !mapping.moving() && !state.is_young(extent);
+    let fast_to_spare = state.slots[0].free() > state.fast_reserve();
+    match mapping.home() {
+        Some(home) if settled && state.in_place[home.tier.index()] => match home.tier {
+            Tier::Fast => Route::Home(home),
+            Tier::Slow if whole && !fast_to_spare => Route::Home(home),
+            Tier::Slow if whole => Route::Fresh,
+            Tier::Slow => Route::Log,
+        },
+        _ if whole && state.slots[0].free() + state.slots[1].free() > 0 => Route::Fresh,
+        _ => Route::Log,
+    }
+}
+
+/// A large record: LSN, byte offset on the fast drive, end.
+type Large = (Lsn, u64, Lsn);
+
+/// Decides the runs, takes slots, and appends what goes to the log.
+fn plan(shared: &Shared, at: u64, buf: &mut Buf) -> (Vec<Run>, Option<Large>) {
+    let mut state = shared.state.borrow_mut();
+    let state = &mut *state;
+    let mut runs: Vec<Run> = Vec::with_capacity(1);
+    for (extent, start, bytes) in pieces(state, at, buf.len() as u64) {
+        let mut target = match route(state, extent, bytes) {
+            Route::Log => Target::Log,
+            Route::Home(home) => Target::Home {
+                tier: home.tier,
+                position: state.geometry.position(home) + start % state.geometry.extent_bytes,
+            },
+            Route::Fresh => match state.take_slot_for_new() {
+                Some(home) => {
+                    let from = (start - at) as usize;
+                    let crc = crc32c(&buf[from..from + bytes as usize]);
+                    let position = state.geometry.position(home);
+                    let extents = vec![Allocation { extent, home, crc }];
+                    Target::Fresh { tier: home.tier, position, extents }
+                }
+                None => Target::Log,
+            },
+        };
+        if let Some(last) = runs.last_mut()
+            && joins(last, &mut target)
+        {
+            last.bytes += bytes as usize;
+        } else {
+            runs.push(Run { at: start, bytes: bytes as usize, target });
+        }
+    }
+    let pool = shared.io.pool();
+    let mut large = None;
+    if let [Run { target: Target::Log, .. }] = runs[..] {
+        large = state.log.append_large(BlockId(at / BLOCK_BYTES), buf);
+    }
+    for run in &runs {
+        if matches!(run.target, Target::Log) {
+            if large.is_none() {
+                let from = (run.at - at) as usize;
+                let data = &buf[from..from + run.bytes];
+                state.log.append_data(pool, BlockId(run.at / BLOCK_BYTES), data);
+            }
+            state.mark_logged(run.at, run.bytes as u64);
+            state.log.note_client();
+        }
+    }
+    (runs, large)
+}
+
+/// Takes `next` into `last` if it goes on where that ends.
+fn joins(last: &mut Run, next: &mut Target) -> bool {
+    let end = last.bytes as u64;
+    match (&mut last.target, next) {
+        (Target::Log, Target::Log) => true,
+        (Target::Home { tier, position }, Target::Home { tier: tier2, position: position2 }) => {
+            tier == tier2 && *position + end == *position2
+        }
+        (
+            Target::Fresh { tier, position, extents },
+            Target::Fresh { tier: tier2, position: position2, extents: extents2 },
+        ) if tier == tier2 && *position + end == *position2 => {
+            extents.append(extents2);
+            true
+        }
+        _ => false,
+    }
+}
+
+fn count(shared: &Shared, runs: &[Run], whole: std::ops::Range<u64>) {
+    let mut state = shared.state.borrow_mut();
+    let state = &mut *state;
+    for run in runs {
+        let served = &mut state.counters.served;
+        let bytes = run.bytes as u64;
+        match &run.target {
+            Target::Log => served.log_bytes += bytes,
+            Target::Home { tier: Tier::Fast, .. } | Target::Fresh { tier: Tier::Fast, .. } => {
+                served.fast_bytes += bytes;
+            }
+            Target::Home { .. } | Target::Fresh { .. } => served.slow_bytes += bytes,
+        }
+    }
+    let map = &state.map;
+    state.policy.observe(Access::Write, whole.start, whole.end - whole.start, |extent| {
+        map.get(extent).home().map(|home| home.tier)
+    });
+}
+
+/// Writes a request that is a record of its own. Its buffer has the header in front.
+async fn write_large(
+    shared: &Shared,
+    buf: Buf,
+    lsn: Lsn,
+    position: u64,
+    end: Lsn,
+) -> (Buf, Result<(), Error>) {
+    // Records sealed before this one must not wait for a later wake-up.
+    shared.log_work.wake_all();
+    let (mut buf, outcome) = shared.fast.write(position, buf).await;
+    buf.shrink_front(BLOCK_BYTES as usize);
+    match outcome {
+        Ok(()) => {
+            shared.state.borrow_mut().log.settle_written(lsn);
+            shared.written.wake_all();
+        }
+        Err(error) => shared.poison(format!("writing the landing log failed: {error}")),
+    }
+    (buf, shared.log_written(end).await)
+}
+
+enum Submitted {
+    Logged(Buf, Lsn),
+    UnderWay(Watched<Transfer>),
+}
+
+fn submit(shared: &Shared, target: &Target, buf: Buf) -> Submitted {
+    match target {
+        Target::Log => {
+            shared.log_work.wake_all();
+            let end = shared.state.borrow().log.end();
+            Submitted::Logged(buf, end)
+        }
+        Target::Home { tier, position } | Target::Fresh { tier, position, .. } => {
+            Submitted::UnderWay(shared.drive(*tier).write(*position, buf))
+        }
+    }
+}
+
+/// The data of a run has reached its drive, or not.
+async fn settle(shared: &Shared, run: Run, outcome: Result<(), io::IoError>) -> Result<(), Error> {
+    match run.target {
+        Target::Log => Ok(()),
+        Target::Home { tier, .. } => {
+            outcome?;
+            shared.state.borrow_mut().home_dirty[tier.index()] = true;
+            Ok(())
+        }
+        Target::Fresh { tier, extents, .. } => {
+            if let Err(error) = outcome {
+                // Nothing points at the slots: they are free at once.
+                let mut state = shared.state.borrow_mut();
+                for allocation in extents {
+                    let home = allocation.home;
+                    state.slots[home.tier.index()].release(home.slot);
+                }
+                return Err(error.into());
+            }
+            // Each allocation takes 24 bytes of a header block, 168 of them fit one.
+            shared.internal_room(2).await?;
+            {
+                let mut state = shared.state.borrow_mut();
+                if tier == Tier::Slow {
+                    state.home_dirty[tier.index()] = true;
+                }
+                let pool = shared.io.pool();
+                for Allocation { extent, home, crc } in extents {
+                    state.settle_allocated(pool, extent, home, crc);
+                }
+                state.log.note_client();
+            }
+            // Not waited for: the data is in place and the map says so; a flush waits.
+            shared.log_work.wake_all();
+            Ok(())
+        }
+    }
+}
