@@ -5,6 +5,7 @@
 
 mod accesses;
 mod address;
+mod check;
 mod checkpoint;
 mod checksum;
 mod create;
@@ -34,6 +35,7 @@ mod write;
 mod zero;
 
 pub use address::{BLOCK_BYTES, BlockId, ExtentId, Home, Lsn, SlotId, Tier};
+pub use check::{CheckReport, check};
 pub use create::{Identity, Inspection, create, destroy, inspect};
 pub use engine::{Engine, OpenOptions};
 pub use error::Error;

@@ -1,0 +1,212 @@
+//! Offline check: reads both drives, changes nothing, and says everything that is wrong.
+
+use std::collections::BTreeMap;
+
+use io::{Device, Io};
+
+use crate::address::{Lsn, Tier};
+use crate::drive::Drive;
+use crate::error::Error;
+use crate::format::map_page::{PAGE_BYTES, PageCopy, examine};
+use crate::format::superblock::{COPY_POSITIONS, SUPERBLOCK_BYTES, State as Left, Superblock};
+use crate::geometry::Geometry;
+use crate::log::Logged;
+use crate::recover::{Source, recover};
+use crate::state::State;
+use crate::superblocks::{self, judge_pair};
+
+/// Map pages read at once (both copies: 1 MiB).
+const PAGES_PER_READ: u64 = 128;
+/// Findings listed per kind; beyond them only the number is told.
+const FINDINGS_MAX: usize = 20;
+
+/// What a check found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CheckReport {
+    /// Name of the volume.
+    pub name: String,
+    /// Whether it was closed in order.
+    pub clean: bool,
+    /// Shape of the volume.
+    pub geometry: Geometry,
+    /// What is wrong and cannot be repaired by opening the volume.
+    pub errors: Vec<String>,
+    /// What is damaged but has an intact copy; opening the volume for writing repairs it.
+    pub repairable: Vec<String>,
+    /// Extents with a home, on the fast and the slow drive.
+    pub extents_mapped: [u64; 2],
+    /// Log records that would be replayed.
+    pub log_records: u64,
+    /// Bytes whose newest version is in the log.
+    pub log_dirty_bytes: u64,
+    /// Map pages examined, all copies counted once.
+    pub map_pages: u64,
+}
+
+/// Verifies every invariant of format and map on both drives. `progress` is told steps done and
+/// total.
+///
+/// # Errors
+/// When the drives are no volume, or cannot be read at all. What is merely damaged is in the report.
+pub async fn check(
+    io: &Io,
+    fast: &Device,
+    slow: &Device,
+    progress: &dyn Fn(u64, u64),
+) -> Result<CheckReport, Error> {
+    let found = [superblocks::read(io, fast).await?, superblocks::read(io, slow).await?];
+    let [fast_found, slow_found] = found;
+    let pair = judge_pair((fast, fast_found), (slow, slow_found))?;
+    let drives = [Drive::new(Tier::Fast, fast.clone()), Drive::new(Tier::Slow, slow.clone())];
+    let geometry = pair[0].geometry.clone();
+    let mut report = CheckReport {
+        name: pair[0].name.clone(),
+        clean: pair.iter().all(|superblock| superblock.state == Left::Clean),
+        geometry: geometry.clone(),
+        errors: Vec::new(),
+        repairable: Vec::new(),
+        extents_mapped: [0; 2],
+        log_records: 0,
+        log_dirty_bytes: 0,
+        map_pages: geometry.map_pages(),
+    };
+    let total = geometry.map_pages() * 2 + 2;
+    check_superblocks(io, &drives, &mut report).await?;
+    progress(1, total);
+    for (n, drive) in (0..).zip(&drives) {
+        let done = 1 + n * geometry.map_pages();
+        check_pages(io, drive, &pair[0], &mut report, &|page| progress(done + page, total)).await?;
+    }
+    let source = Source { io, fast: &drives[0], slow: &drives[1], superblock: &pair[0] };
+    match recover(&source).await {
+        Ok(mut state) => check_state(&mut state, &mut report),
+        Err(Error::Device(error)) => return Err(Error::Device(error)),
+        Err(error) => report.errors.push(error.to_string()),
+    }
+    progress(total, total);
+    Ok(report)
+}
+
+async fn check_superblocks(
+    io: &Io,
+    drives: &[Drive; 2],
+    report: &mut CheckReport,
+) -> Result<(), Error> {
+    for drive in drives {
+        for (copy, position) in COPY_POSITIONS.into_iter().enumerate() {
+            let (buf, outcome) = drive.read(position, io.pool().take(SUPERBLOCK_BYTES)).await;
+            let problem = match outcome {
+                Err(error) => Some(error.to_string()),
+                Ok(()) => {
+                    Superblock::decode(&buf, copy).err().map(|problem| format!("{problem:?}"))
+                }
+            };
+            if let Some(problem) = problem {
+                report.repairable.push(format!(
+                    "superblock copy {copy} of {} (byte {position}): {problem}",
+                    drive.info().path
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Looks at both copies of every page on one drive. A torn older copy is no damage: the newer one
+/// and the log replace it.
+async fn check_pages(
+    io: &Io,
+    drive: &Drive,
+    superblock: &Superblock,
+    report: &mut CheckReport,
+    progress: &dyn Fn(u64),
+) -> Result<(), Error> {
+    let geometry = &superblock.geometry;
+    let tag = superblock.volume_tag();
+    let mut bad = 0;
+    let mut page = 0;
+    while page < geometry.map_pages() {
+        let count = PAGES_PER_READ.min(geometry.map_pages() - page);
+        let buf = io.pool().take(count as usize * 2 * PAGE_BYTES);
+        let position = geometry.map_page_position(drive.tier(), page, 0);
+        let (buf, outcome) = drive.read(position, buf).await;
+        outcome?;
+        for (n, bytes) in buf.chunks_exact(PAGE_BYTES).enumerate() {
+            let (number, copy) = (page + n as u64 / 2, n % 2);
+            if examine(bytes, tag, number) == PageCopy::Bad {
+                bad += 1;
+                if bad <= FINDINGS_MAX {
+                    report.repairable.push(format!(
+                        "map page {number}, copy {copy}, of {} is damaged or torn",
+                        drive.info().path
+                    ));
+                }
+            }
+        }
+        page += count;
+        progress(page);
+    }
+    if bad > FINDINGS_MAX {
+        let path = &drive.info().path;
+        report.repairable.push(format!("{} more map page copies of {path}", bad - FINDINGS_MAX));
+    }
+    Ok(())
+}
+
+/// Checks what recovery would bring up. (Homes within their drives and used once are checked by
+/// recovery itself.)
+fn check_state(state: &mut State, report: &mut CheckReport) {
+    report.log_records = state.recovery.records;
+    report.log_dirty_bytes = state.dirty_bytes();
+    if state.recovery.blocks_damaged > 0 {
+        report.errors.push(format!(
+            "{} durable blocks in the landing log fail their checksum; reading them gives an error \
+             until they are overwritten",
+            state.recovery.blocks_damaged
+        ));
+    }
+    for tier in Tier::BOTH {
+        let slots = &state.slots[tier.index()];
+        report.extents_mapped[tier.index()] = slots.slots() - slots.free();
+    }
+    let mapped: u64 = report.extents_mapped.iter().sum();
+    if mapped != state.map.mapped() {
+        report
+            .errors
+            .push(format!("{mapped} slots are in use by {} mapped extents", state.map.mapped()));
+    }
+    // Every block of the log that is the newest version lies in an extent that is marked so, and
+    // every marked extent has such a block.
+    let end = state.log.end();
+    let blocks_per_extent = state.geometry.extent_blocks();
+    let mut live: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut last = Lsn(0);
+    let mut order_broken = false;
+    state.log.visit_live(end, |one| {
+        order_broken |= one.lsn < last;
+        last = one.lsn;
+        *live.entry(one.block.0 / blocks_per_extent).or_default() += 1;
+        true
+    });
+    if order_broken {
+        report.errors.push("the log's records are out of order".into());
+    }
+    if live.values().sum::<u64>() != state.log.live_blocks() {
+        report.errors.push(format!(
+            "the log's index names {} blocks, its records hold {}",
+            state.log.live_blocks(),
+            live.values().sum::<u64>()
+        ));
+    }
+    for extent in live.keys() {
+        if !state.map.get(crate::ExtentId(*extent)).in_log() {
+            report.errors.push(format!("extent {extent} has blocks in the log without its mark"));
+        }
+        let unmarked = state.blocks_of(crate::ExtentId(*extent)).all(|block| {
+            !matches!(state.log.lookup(block), Some(Logged::Data { .. } | Logged::Zero { .. }))
+        });
+        if unmarked {
+            report.errors.push(format!("extent {extent} is marked, but nothing of it is logged"));
+        }
+    }
+}
