@@ -96,6 +96,8 @@ enum OpState {
     Done(Completed),
     /// Nobody waits any more; the buffer is dropped on completion.
     Forgotten,
+    /// Nobody waits for the connection any more; it is closed as soon as it is there.
+    ForgottenAccept,
     Free,
 }
 
@@ -329,6 +331,11 @@ impl Io {
                 }
             }
             OpState::Forgotten => ops.free.push(index),
+            OpState::ForgottenAccept => {
+                ops.free.push(index);
+                drop(ops);
+                self.close_unclaimed(&completed);
+            }
             OpState::Done(_) | OpState::Free => panic!("the world completed an operation twice"),
         }
     }
@@ -381,7 +388,9 @@ impl Io {
                 };
                 Poll::Ready(done)
             }
-            OpState::Forgotten | OpState::Free => panic!("polled after completion"),
+            OpState::Forgotten | OpState::ForgottenAccept | OpState::Free => {
+                panic!("polled after completion")
+            }
         }
     }
 
@@ -397,7 +406,35 @@ impl Io {
                 drop(ops);
                 drop(done);
             }
-            OpState::Forgotten => unreachable!("a future is dropped once"),
+            OpState::Forgotten | OpState::ForgottenAccept => {
+                unreachable!("a future is dropped once")
+            }
+        }
+    }
+
+    /// As [`Io::forget_op`], for an accept: a connection that it has brought or will bring has no
+    /// handle to close it, so it is closed here.
+    pub(crate) fn forget_accept(&self, id: OpId) {
+        let mut ops = self.0.ops.borrow_mut();
+        let slot = &mut ops.slots[id.0 as usize];
+        match std::mem::replace(slot, OpState::Free) {
+            OpState::Waiting(_) => *slot = OpState::ForgottenAccept,
+            OpState::Done(done) => {
+                ops.free.push(id.0);
+                drop(ops);
+                self.close_unclaimed(&done);
+            }
+            other => {
+                *slot = other;
+                drop(ops);
+                self.forget_op(id);
+            }
+        }
+    }
+
+    fn close_unclaimed(&self, accept: &Completed) {
+        if let Ok(socket) = accept.result {
+            self.close_socket(SocketId(socket as u32));
         }
     }
 

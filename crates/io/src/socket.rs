@@ -116,6 +116,6 @@ impl Future for Accepting {
 
 impl Drop for Accepting {
     fn drop(&mut self) {
-        self.open.io.forget_op(self.id);
+        self.open.io.forget_accept(self.id);
     }
 }
