@@ -207,14 +207,11 @@ impl Desk {
         self.under_way
     }
 
-    /// Gives up the buffers of everything under way without freeing them: the last resort when
-    /// the kernel may still write into them.
-    pub(crate) fn abandon_buffers(&mut self) {
-        for flight in self.flights.iter_mut().flatten() {
-            if let Some(buf) = flight.buf.take() {
-                std::mem::forget(buf);
-            }
-        }
+    /// Gives up what is under way without freeing its buffers or closing its drives: the last
+    /// resort when the kernel or a thread may still use them.
+    pub(crate) fn abandon(&mut self) {
+        std::mem::forget(std::mem::take(&mut self.flights));
+        std::mem::forget(std::mem::take(&mut self.drives));
     }
 
     fn flight(&mut self, id: OpId) -> &mut Flight {

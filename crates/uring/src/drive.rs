@@ -12,6 +12,7 @@ use std::fs::{File, Metadata, OpenOptions};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::time::Duration;
 
 use io::{DeviceInfo, ErrorKind, IoError};
 use rustix::fs::{FlockOperation, OFlags, flock};
@@ -22,6 +23,11 @@ use crate::sysfs;
 
 /// Largest sector and largest atomic write we count on, in bytes: the engine's block.
 const SECTOR_BYTES_MAX: u32 = 4096;
+
+/// How often the lock of a block device is tried, and how long between. udev holds it while it
+/// probes a disk that something has just written to: some milliseconds, on a slow disk more.
+const LOCK_TRIES_MAX: u32 = 20;
+const LOCK_PAUSE: Duration = Duration::from_millis(25);
 
 /// What a drive is opened for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,7 +96,7 @@ impl Drive {
             let message = format!("{shown} was replaced while it was being opened");
             return Err(IoError::new(ErrorKind::Io, message));
         }
-        claim(&file, path, access)?;
+        claim(&file, block, path, access)?;
         if block && access == Access::ReadWrite && is_read_only(&file) {
             let message = format!("{shown} is set read-only (blockdev --setrw, or open read-only)");
             return Err(IoError::new(ErrorKind::ReadOnly, message));
@@ -161,12 +167,20 @@ fn in_use(path: &Path) -> IoError {
     IoError::from_errno(libc::EBUSY, context)
 }
 
-fn claim(file: &File, path: &Path, access: Access) -> Result<(), IoError> {
+fn claim(file: &File, block: bool, path: &Path, access: Access) -> Result<(), IoError> {
     let lock = match access {
         Access::ReadWrite => FlockOperation::NonBlockingLockExclusive,
         Access::ReadOnly => FlockOperation::NonBlockingLockShared,
     };
-    match flock(file, lock) {
+    let mut outcome = flock(file, lock);
+    for _ in 1..LOCK_TRIES_MAX {
+        if !block || outcome != Err(Errno::WOULDBLOCK) {
+            break;
+        }
+        std::thread::sleep(LOCK_PAUSE);
+        outcome = flock(file, lock);
+    }
+    match outcome {
         Ok(()) => Ok(()),
         Err(Errno::WOULDBLOCK) => Err(in_use(path)),
         // Some network file systems have no locks; refusing to work on them would help nobody.

@@ -185,7 +185,7 @@ impl Carrier {
 
 /// The state of a world.
 struct Machine {
-    /// Before the desk's fields are dropped, `Drop` below has ended what uses them.
+    /// Dropped before the desk, whose drives and buffers it uses.
     carrier: Carrier,
     desk: Desk,
     wakeup: Arc<Wakeup>,
@@ -216,7 +216,7 @@ impl Drop for Machine {
             Carrier::Threads(threads) => threads.wind_down(&mut self.desk, PATIENCE),
         };
         if !ended {
-            self.desk.abandon_buffers();
+            self.desk.abandon();
         }
     }
 }

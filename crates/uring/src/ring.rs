@@ -167,7 +167,11 @@ impl Ring {
         if self.wake_posted {
             Box::leak(std::mem::replace(&mut self.wake_count, Box::new([0; 8])));
         }
-        desk.under_way() == 0
+        let ended = desk.under_way() == 0;
+        if !ended {
+            self.workers.detach();
+        }
+        ended
     }
 
     fn entry(&self, call: &Call) -> Entry {

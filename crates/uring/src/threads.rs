@@ -88,7 +88,11 @@ impl Threads {
             desk.ended.clear();
             self.poll(desk, Park::Until(now_ns() + 10 * io::units::MILLISECOND_NS));
         }
-        desk.under_way() == 0
+        let ended = desk.under_way() == 0;
+        if !ended {
+            self.workers.detach();
+        }
+        ended
     }
 
     /// Waits until a socket is ready, a worker is done or somebody wakes us, for at most `time`

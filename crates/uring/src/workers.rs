@@ -89,6 +89,11 @@ impl Workers {
             self.outstanding -= outcomes.len() - before;
         }
     }
+
+    /// Lets the threads go instead of waiting for them: one of them is stuck in the kernel.
+    pub(crate) fn detach(&mut self) {
+        self.threads.clear();
+    }
 }
 
 impl Drop for Workers {

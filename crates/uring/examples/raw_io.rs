@@ -1,0 +1,125 @@
+//! What the seam costs: 4 KiB random reads and writes through [`io::Device`], to be held against
+//! fio on the same file.
+//!
+//! ```text
+//! raw_io PATH [SECONDS [ring|threads]]
+//! ```
+//!
+//! PATH is a file (made and filled, 256 MiB, if it is not there) or a block device, whose content
+//! is destroyed. One line a run: access, queue depth, operations per second, CPU microseconds
+//! (user and system, of the whole process) per operation. No flushes. The numbers are seeded, the
+//! same offsets come every time. The same with fio:
+//!
+//! ```text
+//! fio --name=x --filename=PATH --ioengine=io_uring --direct=1 --bs=4k --rw=randread --iodepth=32
+//!     --runtime=5 --time_based
+//! ```
+
+use std::cell::{Cell, RefCell};
+use std::path::Path;
+use std::rc::Rc;
+use std::time::Instant;
+
+use io::{Device, Io, IoError, WaitList};
+use uring::{Access, Backend, Kernel, KernelOptions};
+
+const BLOCK_BYTES: u64 = 4096;
+const FILE_BYTES: u64 = 256 << 20;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let path = arguments.next().ok_or("usage: raw_io PATH [SECONDS [ring|threads]]")?;
+    let seconds: f64 = arguments.next().map_or(Ok(5.0), |text| text.parse())?;
+    let backend = match arguments.next().as_deref() {
+        None => Backend::Auto,
+        Some("ring") => Backend::Ring,
+        Some("threads") => Backend::Threads,
+        Some(other) => return Err(format!("no backend is called '{other}'").into()),
+    };
+    let path = Path::new(&path);
+    let fresh = !path.exists();
+    if fresh {
+        std::fs::File::create(path)?.set_len(FILE_BYTES)?;
+    }
+    let (io, kernel) = Kernel::start(KernelOptions { backend, ..KernelOptions::default() })?;
+    let device = kernel.open_device(path, Access::ReadWrite)?;
+    println!("{}; {:?}", kernel.describe(), device.info());
+    if fresh {
+        io.block_on(fill(&io, &device))?;
+    }
+    for writes in [false, true] {
+        for depth in [1, 32] {
+            let run = measure(&io, &device, writes, depth, seconds)?;
+            let access = if writes { "randwrite" } else { "randread" };
+            println!("{access} 4k qd{depth}: {:.0} IOPS, {:.2} CPU us/op", run.0, run.1);
+        }
+    }
+    Ok(())
+}
+
+async fn fill(io: &Io, device: &Device) -> Result<(), IoError> {
+    let step = 1 << 20;
+    for at in (0..device.info().size_bytes).step_by(step) {
+        let mut buf = io.pool().take(step.min((device.info().size_bytes - at) as usize));
+        buf.fill(0xa5);
+        device.write(at, buf).await.1?;
+    }
+    device.flush().await
+}
+
+/// Operations per second, and CPU microseconds per operation.
+fn measure(
+    io: &Io,
+    device: &Device,
+    writes: bool,
+    depth: usize,
+    seconds: f64,
+) -> Result<(f64, f64), IoError> {
+    let count = Rc::new(Cell::new(0u64));
+    let running = Rc::new(Cell::new(depth));
+    let ended = Rc::new(WaitList::new());
+    let failed = Rc::new(RefCell::new(None));
+    let started = Instant::now();
+    let cpu_before_us = cpu_us();
+    let end_ns = io.now_ns() + (seconds * 1e9) as u64;
+    for lane in 0..depth {
+        let (io, device) = (io.clone(), device.clone());
+        let (count, running) = (count.clone(), running.clone());
+        let (ended, failed) = (ended.clone(), failed.clone());
+        io.clone().spawn(async move {
+            let blocks = device.info().size_bytes / BLOCK_BYTES;
+            let mut state = 0x9e37_79b9_7f4a_7c15u64.wrapping_mul(lane as u64 + 1);
+            let mut buf = io.pool().take(BLOCK_BYTES as usize);
+            while io.now_ns() < end_ns {
+                // xorshift64: cheap, and good enough to spread addresses.
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                let at = state % blocks * BLOCK_BYTES;
+                let transfer = if writes { device.write(at, buf) } else { device.read(at, buf) };
+                let (back, outcome) = transfer.await;
+                buf = back;
+                if let Err(error) = outcome {
+                    *failed.borrow_mut() = Some(error);
+                    break;
+                }
+                count.set(count.get() + 1);
+            }
+            running.set(running.get() - 1);
+            ended.wake_all();
+        });
+    }
+    io.block_on(ended.until(|| (running.get() == 0).then_some(())));
+    if let Some(error) = failed.borrow_mut().take() {
+        return Err(error);
+    }
+    let cpu_us = cpu_us() - cpu_before_us;
+    let count = count.get() as f64;
+    Ok((count / started.elapsed().as_secs_f64(), cpu_us / count))
+}
+
+/// CPU time of this process so far, user and system, in microseconds.
+fn cpu_us() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 / 1e3
+}
