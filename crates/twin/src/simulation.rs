@@ -110,6 +110,11 @@ impl Simulation {
         DriveId((state.drives.len() - 1) as u32)
     }
 
+    /// The drives, in the order they were added.
+    pub fn drives(&self) -> Vec<DriveId> {
+        (0..self.0.borrow().drives.len() as u32).map(DriveId).collect()
+    }
+
     /// Starts a new process: an executor over the drives as they are now. Executors of earlier
     /// boots are dead; what they had in flight is finished by the drives.
     ///
@@ -216,6 +221,14 @@ impl Simulation {
     /// Completed changes of the drive that a power cut could still lose.
     pub fn volatile_changes(&self, drive: DriveId) -> usize {
         self.0.borrow().drives[drive.0 as usize].cache.volatile_changes()
+    }
+
+    /// After power has failed: changes, over all drives, whose fate is open. With none, every
+    /// loss leaves the same drives.
+    pub fn at_stake(&self) -> usize {
+        let state = self.0.borrow();
+        let cached: usize = state.drives.iter().map(|drive| drive.cache.volatile_changes()).sum();
+        cached + state.stranded.iter().map(Vec::len).sum::<usize>()
     }
 
     /// Bytes of the drive as a read would see them, without asking the drive.

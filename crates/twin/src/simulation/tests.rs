@@ -161,7 +161,10 @@ fn a_snapshot_after_the_cut_meets_each_loss_anew() {
     let io = simulation.boot();
     let device = simulation.device(&io, drive);
     simulation.run(&io, write(&device, 0, 5, 512)).done();
+    assert_eq!(simulation.volatile_changes(drive), 1);
+    drop(device.write(4096, io.pool().take_zeroed(512)));
     simulation.fail_power();
+    assert_eq!(simulation.at_stake(), 2);
     let snapshot = simulation.snapshot();
     let after = |loss| {
         let copy = Simulation::wake(&snapshot);

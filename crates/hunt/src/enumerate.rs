@@ -1,0 +1,476 @@
+//! A power cut at every point of a scenario.
+//!
+//! The act is played once without a cut, to count the operations that the drives receive. Then,
+//! for each operation and moment, it is played again from the same start up to the cut, and for
+//! each rule by which the caches may lose, from the same cut on: boot, open, compare everything
+//! with the oracle, close, check. Some cases also live on and lose power a second time: after
+//! new work, or at each operation of the recovery itself.
+//!
+//! Cases are independent and run on several threads, each with machines of its own.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use twin::{CacheLoss, CutPoint, Moment, Random, Simulation, Snapshot, mix};
+
+use crate::failure::{Cut, Failure};
+use crate::oracle::Oracle;
+use crate::play::{Ended, Label, Machine};
+use crate::scenario::{Curtain, Scenario, Stage};
+use crate::subject::Subject;
+use crate::watched::Watched;
+use crate::workload::Workload;
+
+/// Failures that are kept; more say nothing new.
+const FAILURES_MAX: usize = 5;
+
+/// Trace lines shown with a failure.
+const TRACE_MAX: usize = 24;
+
+/// How much is tried.
+#[derive(Debug, Clone)]
+pub struct Effort {
+    /// Each `stride`-th operation is a cut point (1: all). Where the first lies is drawn.
+    pub stride: u64,
+    /// Of each seeded rule, so many seeds.
+    pub seeds: u64,
+    /// Each `relive_every`-th case does new work after its recovery and is cut again.
+    pub relive_every: u64,
+    /// Each `recut_every`-th case is also cut at every operation of its recovery; 0: none.
+    pub recut_every: u64,
+    /// Threads.
+    pub threads: usize,
+}
+
+impl Default for Effort {
+    fn default() -> Effort {
+        Effort { stride: 1, seeds: 2, relive_every: 5, recut_every: 0, threads: 2 }
+    }
+}
+
+/// What was tried and found.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// The scenario's name.
+    pub scenario: &'static str,
+    /// Operations of the act.
+    pub operations: u64,
+    /// Recoveries compared with the oracle.
+    pub cases: u64,
+    /// What was found, first cut points first.
+    pub failures: Vec<Failure>,
+}
+
+impl Report {
+    /// Says what was tried.
+    ///
+    /// # Panics
+    /// When something was found: with all of it in words.
+    pub fn expect_clean(&self) {
+        let text: Vec<String> = self.failures.iter().map(ToString::to_string).collect();
+        assert!(text.is_empty(), "{} failures kept:\n{}", text.len(), text.join("\n"));
+        println!("{}: {} operations, {} cases", self.scenario, self.operations, self.cases);
+    }
+}
+
+/// A machine at rest and what is known of its volume.
+struct Rest {
+    snapshot: Snapshot,
+    oracle: Oracle,
+    /// The volume has been made: it must open.
+    made: bool,
+}
+
+struct Hunt<'a, S: Subject> {
+    subject: &'a S,
+    scenario: &'a Scenario<S::Volume>,
+    effort: &'a Effort,
+    cases: AtomicU64,
+    failures: Mutex<Vec<(u64, Failure)>>,
+}
+
+/// Attacks `subject` with power cuts at the points of `scenario`.
+pub fn enumerate<S: Subject>(
+    subject: &S,
+    scenario: &Scenario<S::Volume>,
+    effort: &Effort,
+) -> Report {
+    let hunt = Hunt {
+        subject,
+        scenario,
+        effort,
+        cases: AtomicU64::new(0),
+        failures: Mutex::new(Vec::new()),
+    };
+    let operations = hunt.run();
+    let mut failures = hunt.failures.into_inner().expect("no thread panicked");
+    failures.sort_by_key(|(point, _)| *point);
+    Report {
+        scenario: scenario.name,
+        operations,
+        cases: hunt.cases.into_inner(),
+        failures: failures.into_iter().map(|(_, failure)| failure).take(FAILURES_MAX).collect(),
+    }
+}
+
+impl<S: Subject> Hunt<'_, S> {
+    /// Plays everything; gives the number of operations of the act.
+    fn run(&self) -> u64 {
+        let Some(start) = self.prepare() else { return 0 };
+        let Some(operations) = self.count(&start) else { return 0 };
+        let points = self.points(operations);
+        let next = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..self.effort.threads.max(1) {
+                scope.spawn(|| {
+                    loop {
+                        let index = next.fetch_add(1, Ordering::Relaxed);
+                        let Some(point) = points.get(index as usize) else { return };
+                        if self.failures_before(index) >= FAILURES_MAX {
+                            return;
+                        }
+                        self.cut_at(&start, index, *point);
+                    }
+                });
+            }
+        });
+        operations
+    }
+
+    /// Failures at earlier points: those of later ones must not end the search, or what is
+    /// reported would depend on which thread was faster.
+    fn failures_before(&self, order: u64) -> usize {
+        let failures = self.failures.lock().expect("no panic");
+        failures.iter().filter(|(at, _)| *at < order).count()
+    }
+
+    fn points(&self, operations: u64) -> Vec<CutPoint> {
+        let stride = self.effort.stride.max(1);
+        let first = mix(self.scenario.seed) % stride;
+        let operations = (first..operations).step_by(stride as usize);
+        operations
+            .flat_map(|operation| {
+                [Moment::Before, Moment::Submitted, Moment::Completed]
+                    .map(|moment| CutPoint { operation, moment })
+            })
+            .collect()
+    }
+
+    /// The rules tried at a point. What is in flight is the interesting part; the other moments
+    /// add only what the drive has just promised or not yet seen.
+    fn losses(&self, point: CutPoint) -> Vec<CacheLoss> {
+        let mut losses = vec![CacheLoss::LoseAll];
+        if point.moment == Moment::Before {
+            return losses;
+        }
+        losses.push(CacheLoss::KeepAll);
+        let mut random = Random::new(self.scenario.seed ^ mix(point.operation + 1));
+        let seeds = if point.moment == Moment::Submitted { self.effort.seeds } else { 1 };
+        for _ in 0..seeds {
+            losses.push(CacheLoss::Torn(random.bits()));
+            losses.push(CacheLoss::Subset(random.bits()));
+            if point.moment == Moment::Submitted {
+                losses.push(CacheLoss::Reordered(random.bits()));
+            }
+        }
+        losses
+    }
+
+    fn machine(&self, simulation: Simulation) -> Machine {
+        let [fast, slow] = simulation.drives()[..] else { panic!("a scenario has two drives") };
+        Machine { simulation, fast, slow }
+    }
+
+    fn record(&self, order: u64, cuts: Vec<Cut>, stage: &'static str, message: String) {
+        let (scenario, seed) = (self.scenario.name.to_string(), self.scenario.seed);
+        let failure = Failure { scenario, seed, cuts, stage, message, trace: Vec::new() };
+        self.failures.lock().expect("no panic").push((order, failure));
+    }
+
+    /// The start of every case.
+    fn prepare(&self) -> Option<Rest> {
+        let simulation = Simulation::new(self.scenario.seed);
+        simulation.add_drive(self.scenario.fast.clone());
+        simulation.add_drive(self.scenario.slow.clone());
+        let machine = self.machine(simulation.clone());
+        let oracle = Rc::new(RefCell::new(Oracle::new()));
+        let made = !self.scenario.fresh;
+        if made {
+            let closing = self.scenario.curtain == Curtain::Closed;
+            let ended = machine.play(|io, fast, slow, label| {
+                let (oracle, simulation) = (oracle.clone(), simulation.clone());
+                async move {
+                    label.set("making the volume");
+                    self.subject.create(&io, &fast, &slow).await?;
+                    label.set("opening the new volume");
+                    let volume = self.subject.open(&io, &fast, &slow).await?;
+                    let watched = Watched::new(&io, volume.clone(), oracle.clone());
+                    label.set("preparing");
+                    let stage = Stage { volume: watched, machine: simulation };
+                    self.scenario.play_prepare(stage).await.map_err(|t| t.to_string())?;
+                    if closing {
+                        label.set("closing after the preparation");
+                        self.close(volume, &oracle).await?;
+                    }
+                    Ok(())
+                }
+            });
+            if let Ended::Wrong { stage, message } = ended {
+                self.record(0, Vec::new(), stage, message);
+                return None;
+            }
+        }
+        if let Curtain::Cut(loss) = self.scenario.curtain {
+            simulation.power_cut(loss);
+            oracle.borrow_mut().cut();
+        } else {
+            // Everybody has gone home; what is left under way ends by itself.
+            simulation.boot();
+        }
+        let oracle = oracle.borrow().clone();
+        Some(Rest { snapshot: simulation.snapshot(), oracle, made })
+    }
+
+    /// Closes, after which everything that had ended is durable.
+    async fn close(&self, volume: S::Volume, oracle: &RefCell<Oracle>) -> Result<(), String> {
+        let flushing = oracle.borrow_mut().begin_flush();
+        self.subject.close(volume).await?;
+        oracle.borrow_mut().end_flush(flushing);
+        Ok(())
+    }
+
+    /// Plays the act without a cut, and counts.
+    fn count(&self, start: &Rest) -> Option<u64> {
+        let simulation = Simulation::wake(&start.snapshot);
+        simulation.disarm();
+        let (ended, oracle, made) = self.act(&simulation, start);
+        let operations = simulation.operations();
+        if let Ended::Wrong { stage, message } = ended {
+            self.record(0, Vec::new(), stage, message);
+            return None;
+        }
+        let cut = Cut { point: None, loss: CacheLoss::LoseAll };
+        simulation.power_cut(cut.loss);
+        oracle.borrow_mut().cut();
+        self.aftermath((u64::MAX, 0), &simulation, &oracle, made, vec![cut], true);
+        Some(operations)
+    }
+
+    /// Plays the act on `simulation`, which has woken from `start`.
+    fn act(&self, simulation: &Simulation, start: &Rest) -> (Ended, Rc<RefCell<Oracle>>, bool) {
+        let oracle = Rc::new(RefCell::new(start.oracle.clone()));
+        let made = Rc::new(Cell::new(start.made));
+        let machine = self.machine(simulation.clone());
+        let ended = machine.play(|io, fast, slow, label| {
+            let (oracle, made, simulation) = (oracle.clone(), made.clone(), simulation.clone());
+            async move {
+                if self.scenario.fresh {
+                    label.set("making the volume");
+                    self.subject.create(&io, &fast, &slow).await?;
+                    made.set(true);
+                }
+                label.set("opening");
+                let volume = self.subject.open(&io, &fast, &slow).await?;
+                if self.scenario.curtain != Curtain::Closed {
+                    label.set("looking after the prepared power cut");
+                    let watched = Watched::new(&io, volume.clone(), oracle.clone());
+                    let mut random = Random::new(self.scenario.seed);
+                    watched.look_after_cut(&mut random).await.map_err(|t| t.to_string())?;
+                }
+                label.set("playing the act");
+                let watched = Watched::new(&io, volume.clone(), oracle.clone());
+                let stage = Stage { volume: watched, machine: simulation };
+                self.scenario.play_act(stage).await.map_err(|trouble| trouble.to_string())?;
+                if self.scenario.closing {
+                    label.set("closing after the act");
+                    self.close(volume, &oracle).await?;
+                }
+                Ok(())
+            }
+        });
+        (ended, oracle, made.get())
+    }
+
+    /// All cases of one cut point.
+    fn cut_at(&self, start: &Rest, order: u64, point: CutPoint) {
+        let simulation = Simulation::wake(&start.snapshot);
+        simulation.arm_cut(point);
+        let (ended, oracle, made) = self.act(&simulation, start);
+        if let Ended::Wrong { stage, message } = ended {
+            return self.record(order, Vec::new(), stage, message);
+        }
+        simulation.fail_power();
+        oracle.borrow_mut().cut();
+        let rest = Rest { snapshot: simulation.snapshot(), oracle: oracle.borrow().clone(), made };
+        let mut losses = self.losses(point);
+        if simulation.at_stake() == 0 {
+            losses.truncate(1);
+        }
+        for (index, loss) in losses.into_iter().enumerate() {
+            let cut = Cut { point: Some(point), loss };
+            // Not a running count: that would depend on which thread was faster.
+            let case = mix(order << 8 | index as u64);
+            let relive = case.is_multiple_of(self.effort.relive_every.max(1));
+            let recut = self.effort.recut_every > 0 && case.is_multiple_of(self.effort.recut_every);
+            let simulation = Simulation::wake(&rest.snapshot);
+            simulation.power_cut(loss);
+            let after = Rest {
+                snapshot: simulation.snapshot(),
+                oracle: rest.oracle.clone(),
+                made: rest.made,
+            };
+            let oracle = Rc::new(RefCell::new(rest.oracle.clone()));
+            let clean =
+                self.aftermath((order, case), &simulation, &oracle, made, vec![cut], relive);
+            if !clean {
+                return self.add_trace(start, order, point);
+            }
+            if recut {
+                self.cut_recovery(order, &after, cut);
+            }
+        }
+    }
+
+    /// Cuts again at each operation of the recovery.
+    fn cut_recovery(&self, order: u64, rest: &Rest, first: Cut) {
+        for operation in 0.. {
+            let simulation = Simulation::wake(&rest.snapshot);
+            let point = CutPoint { operation, moment: Moment::Submitted };
+            simulation.arm_cut(point);
+            let machine = self.machine(simulation.clone());
+            let ended = machine.play(|io, fast, slow, label| async move {
+                label.set("opening after the first cut");
+                match self.subject.open(&io, &fast, &slow).await {
+                    Err(message) if rest.made => Err(message),
+                    _ => Ok(()),
+                }
+            });
+            match ended {
+                Ended::PowerCut => {}
+                Ended::Well => return,
+                Ended::Wrong { stage, message } => {
+                    return self.record(order, vec![first], stage, message);
+                }
+            }
+            let again = simulation.snapshot();
+            let mut random = Random::new(mix(operation) ^ self.scenario.seed);
+            for loss in [
+                CacheLoss::LoseAll,
+                CacheLoss::KeepAll,
+                CacheLoss::Subset(random.bits()),
+                CacheLoss::Torn(random.bits()),
+            ] {
+                let simulation = Simulation::wake(&again);
+                simulation.power_cut(loss);
+                let oracle = Rc::new(RefCell::new(rest.oracle.clone()));
+                oracle.borrow_mut().cut();
+                let cuts = vec![first, Cut { point: Some(point), loss }];
+                let case = (order, mix(operation));
+                if !self.aftermath(case, &simulation, &oracle, rest.made, cuts, false) {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// After a cut: open, compare, perhaps live on and lose power again, close, check. Says
+    /// whether all was well. `case` decides what is drawn on the way.
+    fn aftermath(
+        &self,
+        (order, case): (u64, u64),
+        simulation: &Simulation,
+        oracle: &Rc<RefCell<Oracle>>,
+        made: bool,
+        mut cuts: Vec<Cut>,
+        relive: bool,
+    ) -> bool {
+        self.cases.fetch_add(1, Ordering::Relaxed);
+        let seed = mix(case) ^ self.scenario.seed;
+        let machine = self.machine(simulation.clone());
+        let ended = machine.play(|io, fast, slow, label| {
+            let oracle = oracle.clone();
+            async move {
+                label.set("opening after the cut");
+                let volume = match self.subject.open(&io, &fast, &slow).await {
+                    Err(_) if !made => {
+                        label.set("making the volume again after an unfinished making");
+                        self.subject.create(&io, &fast, &slow).await?;
+                        label.set("opening the volume made again");
+                        self.subject.open(&io, &fast, &slow).await?
+                    }
+                    opened => opened?,
+                };
+                let watched = Watched::new(&io, volume.clone(), oracle.clone());
+                label.set("looking after the cut");
+                let looked = watched.look_after_cut(&mut Random::new(seed)).await;
+                looked.map_err(|trouble| trouble.to_string())?;
+                if relive {
+                    label.set("living on after the cut");
+                    self.live_on(&watched, seed).await.map_err(|trouble| trouble.to_string())?;
+                } else {
+                    self.close_and_check(volume, &oracle, (&io, &fast, &slow), &label).await?;
+                }
+                Ok(())
+            }
+        });
+        if let Ended::Wrong { stage, message } = ended {
+            self.record(order, cuts, stage, message);
+            return false;
+        }
+        if !relive {
+            return true;
+        }
+        let loss = match case % 2 {
+            0 => CacheLoss::LoseAll,
+            _ => CacheLoss::Torn(seed),
+        };
+        cuts.push(Cut { point: None, loss });
+        simulation.power_cut(loss);
+        oracle.borrow_mut().cut();
+        self.aftermath((order, mix(case)), simulation, oracle, true, cuts, false)
+    }
+
+    async fn live_on(
+        &self,
+        watched: &Watched<S::Volume>,
+        seed: u64,
+    ) -> Result<(), crate::watched::Trouble> {
+        let workload = Workload {
+            seed,
+            clients: 2,
+            steps: 10,
+            span: self.scenario.span.clone(),
+            length_bytes_max: 64 << 10,
+        };
+        workload.run(watched).await
+    }
+
+    async fn close_and_check(
+        &self,
+        volume: S::Volume,
+        oracle: &RefCell<Oracle>,
+        (io, fast, slow): (&io::Io, &io::Device, &io::Device),
+        label: &Label,
+    ) -> Result<(), String> {
+        label.set("closing after the cut");
+        self.close(volume, oracle).await?;
+        label.set("checking after the cut");
+        self.subject.check(io, fast, slow).await
+    }
+
+    /// Plays a failed case's act once more, to show what its drives received last.
+    fn add_trace(&self, start: &Rest, order: u64, point: CutPoint) {
+        let simulation = Simulation::wake(&start.snapshot);
+        simulation.keep_trace_text();
+        simulation.arm_cut(point);
+        self.act(&simulation, start);
+        let text = simulation.trace_text();
+        let tail = text[text.len().saturating_sub(TRACE_MAX)..].to_vec();
+        let mut failures = self.failures.lock().expect("no panic");
+        for (_, failure) in failures.iter_mut().filter(|(at, _)| *at == order) {
+            failure.trace = tail.clone();
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! What is attacked: anything that makes a volume of two drives.
+
+use io::{Device, Io, Volume};
+
+/// Makes, opens, closes and checks volumes. Errors are sentences.
+#[allow(async_fn_in_trait)] // One thread per machine: futures need not be Send.
+pub trait Subject: Sync {
+    /// The volume it serves. Clones are the same volume.
+    type Volume: Volume + Clone;
+
+    /// Makes a volume of two drives; what they held is lost. Done means durable.
+    async fn create(&self, io: &Io, fast: &Device, slow: &Device) -> Result<(), String>;
+
+    /// Opens the volume, after whatever has happened to its drives.
+    async fn open(&self, io: &Io, fast: &Device, slow: &Device) -> Result<Self::Volume, String>;
+
+    /// Ends it well. Everything written is durable then.
+    async fn close(&self, volume: Self::Volume) -> Result<(), String>;
+
+    /// Verifies the invariants of what is on the drives; nothing is open.
+    async fn check(&self, io: &Io, fast: &Device, slow: &Device) -> Result<(), String>;
+}

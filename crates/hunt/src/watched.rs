@@ -1,0 +1,165 @@
+//! A volume under the oracle's eyes: each request is told to the oracle when it begins and when
+//! it ends, data is stamped, and whatever is read is checked.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::ops::Range;
+use std::rc::Rc;
+
+use io::{Durability, Io, IoError, Volume, ZeroMode};
+use twin::Random;
+
+use crate::oracle::{Deed, Oracle};
+use crate::sector::{SECTOR_BYTES, stamp};
+
+/// Bytes that a look at the whole volume reads at once.
+const CHUNK_BYTES: u64 = 128 << 10;
+
+/// Chunks that were never written and are looked at all the same.
+const UNTOUCHED_MAX: u64 = 4;
+
+/// What went wrong with a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Trouble {
+    /// The volume said no.
+    Refused(IoError),
+    /// The volume said something that cannot be true.
+    Lie(String),
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Trouble::Refused(error) => write!(f, "refused: {error}"),
+            Trouble::Lie(text) => write!(f, "wrong data: {text}"),
+        }
+    }
+}
+
+/// A volume with its oracle. Clones are the same volume.
+#[derive(Clone)]
+pub struct Watched<V> {
+    io: Io,
+    volume: V,
+    oracle: Rc<RefCell<Oracle>>,
+}
+
+impl<V: Volume + Clone> Watched<V> {
+    /// Watches `volume`, of which `oracle` knows the past.
+    pub fn new(io: &Io, volume: V, oracle: Rc<RefCell<Oracle>>) -> Watched<V> {
+        Watched { io: io.clone(), volume, oracle }
+    }
+
+    /// The executor.
+    pub fn io(&self) -> &Io {
+        &self.io
+    }
+
+    /// The volume itself; requests to it go unseen.
+    pub fn volume(&self) -> &V {
+        &self.volume
+    }
+
+    /// Writes stamped data.
+    ///
+    /// # Errors
+    /// When the volume refuses.
+    pub async fn write(&self, at: u64, length: u64, how: Durability) -> Result<(), Trouble> {
+        let forced = how == Durability::Durable;
+        let write = self.oracle.borrow_mut().begin_write(Deed::Data, at, length, forced);
+        let mut buf = self.io.pool().take(length as usize);
+        stamp(&mut buf, write, at / SECTOR_BYTES as u64);
+        let (_, outcome) = self.volume.write(at, buf, how).await;
+        self.ended(write, outcome)
+    }
+
+    /// Reads and checks.
+    ///
+    /// # Errors
+    /// When the volume refuses, or what it gives cannot be true.
+    pub async fn read(&self, at: u64, length: u64) -> Result<(), Trouble> {
+        let reading = self.oracle.borrow_mut().begin_read();
+        let mut buf = self.io.pool().take(length as usize);
+        // What the buffer held before must not pass for an answer.
+        buf.fill(0xa5);
+        let (buf, outcome) = self.volume.read(at, buf).await;
+        let mut oracle = self.oracle.borrow_mut();
+        match outcome {
+            Ok(()) => oracle.check_read(reading, at, &buf).map_err(Trouble::Lie),
+            Err(error) => {
+                oracle.drop_read(reading);
+                Err(Trouble::Refused(error))
+            }
+        }
+    }
+
+    /// Flushes.
+    ///
+    /// # Errors
+    /// When the volume refuses.
+    pub async fn flush(&self) -> Result<(), Trouble> {
+        let flushing = self.oracle.borrow_mut().begin_flush();
+        self.volume.flush().await.map_err(Trouble::Refused)?;
+        self.oracle.borrow_mut().end_flush(flushing);
+        Ok(())
+    }
+
+    /// Trims.
+    ///
+    /// # Errors
+    /// When the volume refuses.
+    pub async fn trim(&self, at: u64, length: u64, how: Durability) -> Result<(), Trouble> {
+        let forced = how == Durability::Durable;
+        let write = self.oracle.borrow_mut().begin_write(Deed::Trim, at, length, forced);
+        let outcome = self.volume.trim(at, length, how).await;
+        self.ended(write, outcome)
+    }
+
+    /// Makes zeros.
+    ///
+    /// # Errors
+    /// When the volume refuses.
+    pub async fn write_zeroes(
+        &self,
+        at: u64,
+        length: u64,
+        mode: ZeroMode,
+        how: Durability,
+    ) -> Result<(), Trouble> {
+        let forced = how == Durability::Durable;
+        let write = self.oracle.borrow_mut().begin_write(Deed::Zeroes, at, length, forced);
+        let outcome = self.volume.write_zeroes(at, length, mode, how).await;
+        self.ended(write, outcome)
+    }
+
+    /// After a cut: looks at everything that was ever written, and at a few places that were
+    /// not, drawn by `random`.
+    ///
+    /// # Errors
+    /// When the volume refuses, or what it gives cannot be true.
+    pub async fn look_after_cut(&self, random: &mut Random) -> Result<(), Trouble> {
+        let size_bytes = self.volume.info().size_bytes;
+        let mut ranges = self.oracle.borrow().touched(CHUNK_BYTES);
+        for _ in 0..UNTOUCHED_MAX {
+            let at = random.below(size_bytes.div_ceil(CHUNK_BYTES)) * CHUNK_BYTES;
+            if !ranges.iter().any(|range| range.start == at) {
+                ranges.push(at..at + CHUNK_BYTES);
+            }
+        }
+        for Range { start, end } in ranges {
+            let length = end.min(size_bytes).saturating_sub(start);
+            let mut buf = self.io.pool().take(length as usize);
+            buf.fill(0xa5);
+            let (buf, outcome) = self.volume.read(start, buf).await;
+            outcome.map_err(Trouble::Refused)?;
+            let checked = self.oracle.borrow_mut().check_after_cut(start, &buf);
+            checked.map_err(Trouble::Lie)?;
+        }
+        Ok(())
+    }
+
+    fn ended(&self, write: u32, outcome: Result<(), IoError>) -> Result<(), Trouble> {
+        self.oracle.borrow_mut().end_write(write, outcome.is_ok());
+        outcome.map_err(Trouble::Refused)
+    }
+}
