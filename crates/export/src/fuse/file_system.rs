@@ -10,7 +10,8 @@
 //! * The size cannot be changed: truncating to any other size is refused (`EPERM`).
 
 use std::ffi::{OsStr, OsString};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fuser::{
@@ -47,6 +48,8 @@ pub(super) struct FileSystem {
     /// Nanoseconds since 1970 of the last write through this door.
     pub(super) written_at: AtomicU64,
     pub(super) requests: Sender<Request>,
+    /// Set when the kernel has let go of the mount.
+    pub(super) over: Arc<AtomicBool>,
 }
 
 impl FileSystem {
@@ -97,10 +100,8 @@ impl FileSystem {
 
 impl Filesystem for FileSystem {
     fn init(&mut self, _: &fuser::Request, config: &mut KernelConfig) -> std::io::Result<()> {
-        // Each is an improvement where the kernel has it and no loss where it does not.
-        for wanted in [InitFlags::FUSE_ASYNC_DIO, InitFlags::FUSE_PARALLEL_DIROPS] {
-            let _ = config.add_capabilities(wanted);
-        }
+        // Without it the loop driver's requests come one at a time; every kernel in use has it.
+        let _ = config.add_capabilities(InitFlags::FUSE_ASYNC_DIO);
         // Refused values come back as the nearest possible one.
         let _ = config.set_max_write(REQUEST_BYTES_MAX);
         if let Err(most) = config.set_max_readahead(REQUEST_BYTES_MAX) {
@@ -109,6 +110,10 @@ impl Filesystem for FileSystem {
         let _ = config.set_max_background(BACKGROUND_MAX);
         let _ = config.set_congestion_threshold(BACKGROUND_MAX);
         Ok(())
+    }
+
+    fn destroy(&mut self) {
+        self.over.store(true, Ordering::Release);
     }
 
     fn lookup(&self, _: &fuser::Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {

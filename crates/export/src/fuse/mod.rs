@@ -22,9 +22,11 @@ mod service;
 
 use std::cell::Cell;
 use std::ffi::OsStr;
+use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::sync::atomic::AtomicU64;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use fuser::{BackgroundSession, Config, MountOption, Session};
@@ -60,17 +62,22 @@ pub enum Unmount {
 
 /// A mounted volume. Dropping it detaches the mount.
 pub struct FuseDoor {
-    io: Io,
     mount_dir: PathBuf,
     file_name: String,
     recovered: Option<String>,
-    session: Option<BackgroundSession>,
+    /// Never dropped: its destructor (fuser 0.18) unmounts whatever lies on the directory by then,
+    /// which may be another server's. What leaks is one descriptor of a dead connection.
+    _session: ManuallyDrop<BackgroundSession>,
+    /// The session's thread has ended, so there is no mount left, whoever removed it.
+    session_over: Arc<AtomicBool>,
     state: Rc<State>,
 }
 
 #[derive(Default)]
 struct State {
+    /// We have unmounted; after a detach the session may still be going on.
     unmounted: Cell<bool>,
+    /// Everything is answered.
     ended: Cell<bool>,
     changed: WaitList,
 }
@@ -94,6 +101,7 @@ impl FuseDoor {
         let info = volume.info();
         let read_only = options.read_only || info.read_only;
         let (sender, receiver) = mailbox(MAILBOX_REQUESTS);
+        let session_over = Arc::new(AtomicBool::new(false));
         let file_system = FileSystem {
             name: OsStr::new(&options.file_name).to_owned(),
             size_bytes: info.size_bytes,
@@ -103,6 +111,7 @@ impl FuseDoor {
             mounted_at: SystemTime::now(),
             written_at: AtomicU64::new(0),
             requests: sender,
+            over: session_over.clone(),
         };
         let session = Session::new(file_system, &mount_dir, &config(&options, read_only))
             .and_then(Session::spawn)
@@ -117,7 +126,8 @@ impl FuseDoor {
             serving.changed.wake_all();
         });
         let file_name = options.file_name;
-        Ok(FuseDoor { io, mount_dir, file_name, recovered, session: Some(session), state })
+        let _session = ManuallyDrop::new(session);
+        Ok(FuseDoor { mount_dir, file_name, recovered, _session, session_over, state })
     }
 
     /// Where the file is.
@@ -143,7 +153,7 @@ impl FuseDoor {
     /// # Errors
     /// Someone uses the file (the message names them as far as can be seen): the door stays open.
     pub async fn unmount(&self, how: Unmount) -> Result<(), IoError> {
-        if !self.state.ended.get() && !self.state.unmounted.get() {
+        if self.is_mounted() {
             let (sender, mut receiver) = mailbox(1);
             let (mount_dir, file_path) = (self.mount_dir.clone(), self.file_path());
             // On a thread of its own: the kernel may want answers from us before it lets go.
@@ -165,25 +175,19 @@ impl FuseDoor {
         Ok(())
     }
 
-    /// The executor this door serves on.
-    pub fn io(&self) -> &Io {
-        &self.io
+    /// Asked before each unmount: by then something else may lie on the directory.
+    fn is_mounted(&self) -> bool {
+        !self.state.unmounted.get() && !self.session_over.load(Ordering::Acquire)
     }
 }
 
 impl Drop for FuseDoor {
     fn drop(&mut self) {
-        let Some(session) = self.session.take() else { return };
-        let mount_dir = (!self.state.unmounted.get() && !self.state.ended.get())
-            .then(|| self.mount_dir.clone());
-        // Not here: the executor's thread must stay free to answer what the kernel asks meanwhile.
-        std::thread::spawn(move || {
-            if let Some(mount_dir) = mount_dir {
-                // Nobody is left to be told; the next mount clears what stays.
-                let _ = mount_point::unmount(&mount_dir, true);
-            }
-            drop(session);
-        });
+        if self.is_mounted() {
+            // Detaching asks nothing of us, so it may be done on the executor's thread. Nobody is
+            // left to be told of a failure; the next mount clears what stays.
+            let _ = mount_point::unmount(&self.mount_dir, true);
+        }
     }
 }
 
@@ -216,6 +220,18 @@ fn config(options: &FuseOptions, read_only: bool) -> Config {
     // depth (4 KiB direct reads at depth 1, two cores: 26 to 51 thousand per second with one
     // thread, 13 to 28 thousand with two).
     config
+}
+
+/// Takes away what a killed server left mounted at `directory`, with the loop devices over its
+/// file that nobody uses. Says what was there; `None` when nothing was.
+///
+/// # Errors
+/// Something that is not a dead mount of ours is mounted there.
+pub fn clear_dead_mount(directory: &Path, file_name: &str) -> Result<Option<String>, IoError> {
+    match std::fs::symlink_metadata(directory) {
+        Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        _ => mount_point::clear(&mount_point::canonical(directory)?, file_name),
+    }
 }
 
 /// Whether the file's directory is a mount of ours (living or dead): its server's name for it.

@@ -18,6 +18,8 @@
 
 use io::IoError;
 use rustix::mm::MlockAllFlags;
+use rustix::process::{Resource, getrlimit};
+use rustix::thread::{CapabilitySet, capabilities};
 
 /// Marks this process as one that others wait for to have their pages written.
 ///
@@ -39,13 +41,49 @@ pub fn become_io_flusher() -> Result<(), IoError> {
 /// Pages are locked as they are touched, so memory that is only reserved costs nothing.
 ///
 /// # Errors
-/// The memlock limit is too low and the process is not privileged.
+/// The process is not privileged and its memlock limit is finite: under a limit every later
+/// request for memory beyond it would fail, which is worse than what this is to prevent.
 pub fn lock_memory() -> Result<(), IoError> {
+    let limited = getrlimit(Resource::Memlock).current.is_some();
+    let privileged =
+        capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::IPC_LOCK));
+    if limited && !privileged {
+        return Err(IoError::from_errno(libc::EPERM, LOCK_NEEDS));
+    }
     let flags = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
-    rustix::mm::mlockall(flags).map_err(|errno| {
-        IoError::from_errno(
-            errno.raw_os_error(),
-            "lock the server's memory (needs CAP_IPC_LOCK or 'ulimit -l unlimited')",
-        )
-    })
+    rustix::mm::mlockall(flags)
+        .map_err(|errno| IoError::from_errno(errno.raw_os_error(), LOCK_NEEDS))
+}
+
+const LOCK_NEEDS: &str = "lock the server's memory (needs CAP_IPC_LOCK or 'ulimit -l unlimited')";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_flusher_mark_is_set_or_its_absence_explained() {
+        let allowed = capabilities(None)
+            .is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_RESOURCE));
+        match become_io_flusher() {
+            Ok(()) => assert_eq!(rustix::process::is_io_flusher(), Ok(true)),
+            Err(error) => {
+                assert!(!allowed, "{error}");
+                assert!(error.message.contains("CAP_SYS_RESOURCE"), "{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn memory_is_locked_as_it_is_touched_or_the_refusal_explained() {
+        match lock_memory() {
+            Ok(()) => {
+                let status = std::fs::read_to_string("/proc/self/status").unwrap();
+                let locked = status.lines().find_map(|line| line.strip_prefix("VmLck:")).unwrap();
+                assert_ne!(locked.trim(), "0 kB");
+                rustix::mm::munlockall().unwrap();
+            }
+            Err(error) => assert!(error.message.contains("CAP_IPC_LOCK"), "{error}"),
+        }
+    }
 }

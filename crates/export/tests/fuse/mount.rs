@@ -69,12 +69,17 @@ fn places_that_cannot_be_mounted_on_are_refused_with_the_reason() {
 }
 
 #[test]
-fn a_mount_someone_else_removed_ends_the_door() {
+fn a_mount_someone_else_removed_ends_the_door_and_its_successor_stays() {
     if !possible("a_mount_someone_else_removed", &["FUSE", "root"]) {
         return;
     }
-    let server = Server::start();
-    rustix::mount::unmount(&server.directory, rustix::mount::UnmountFlags::empty()).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let first = Server::at(directory.path(), |volume| volume, false).unwrap();
+    rustix::mount::unmount(&first.directory, rustix::mount::UnmountFlags::empty()).unwrap();
     // Returns at once, because there is nothing left to unmount and everything is answered.
-    server.unmount(Unmount::WhenUnused).unwrap();
+    first.unmount(Unmount::WhenUnused).unwrap();
+    let second = Server::at(directory.path(), |volume| volume, false).unwrap();
+    first.unmount(Unmount::Detach).unwrap();
+    drop(first);
+    File::open(&second.file).unwrap();
 }

@@ -241,6 +241,8 @@ pub fn fio_verify(file: &Path) {
             "--iodepth=32",
             "--verify=crc32c",
             "--verify_fatal=1",
+            // Otherwise it leaves a file in the working directory.
+            "--verify_state_save=0",
             "--fsync=64",
             "--randseed=7",
         ],
