@@ -145,6 +145,9 @@ impl Desk {
         if outcome < 0 {
             let errno = -outcome as i32;
             let again = match errno {
+                // A flush that failed is never tried again: the kernel reports lost writes once,
+                // and the second flush would call them safe.
+                _ if verb == Verb::Flush => false,
                 libc::EINTR | libc::EAGAIN => true,
                 // The client gave up while it waited in the backlog: no reason to stop listening.
                 libc::ECONNABORTED => verb == Verb::Accept,

@@ -58,7 +58,6 @@ impl Drop for Drive {
 /// How the drive takes its transfers.
 #[derive(Clone, Copy)]
 struct Grain {
-    direct: bool,
     sector_bytes: u32,
     memory_align_bytes: u32,
 }
@@ -102,7 +101,7 @@ impl Drive {
             return Err(IoError::new(ErrorKind::ReadOnly, message));
         }
         let size_bytes = if block { block_bytes(&file, path)? } else { metadata.len() };
-        let grain = grain(&file, block);
+        let grain = grain(&file, block, &metadata);
         let sector_bytes = grain.sector_bytes;
         let size_bytes = size_bytes - size_bytes % u64::from(sector_bytes);
         if size_bytes == 0 {
@@ -214,23 +213,30 @@ fn block_bytes(file: &File, path: &Path) -> Result<u64, IoError> {
 }
 
 /// Turns `O_DIRECT` on where it works, and says in which units the drive is then accessed.
-fn grain(file: &File, block: bool) -> Grain {
-    let buffered = Grain { direct: false, sector_bytes: 512, memory_align_bytes: 1 };
+fn grain(file: &File, block: bool, metadata: &Metadata) -> Grain {
+    let buffered = Grain { sector_bytes: 512, memory_align_bytes: 1 };
     let found = if block {
         let sector_bytes = rustix::fs::ioctl_blksszget(file).unwrap_or(512);
         // The kernel wants less from the memory of most drives, but none wants more.
-        Grain { direct: true, sector_bytes, memory_align_bytes: 512 }
+        Grain { sector_bytes, memory_align_bytes: 512 }
     } else {
         match direct_alignment(file) {
             // The file system knows, and says no.
-            Some((_, 0)) => buffered,
+            Some((_, 0)) => return buffered,
             Some((memory_align_bytes, offset_align_bytes)) => Grain {
-                direct: true,
                 sector_bytes: offset_align_bytes.max(512),
                 memory_align_bytes: memory_align_bytes.max(1),
             },
-            // It does not say: 4096 is enough everywhere.
-            None => Grain { direct: true, sector_bytes: 4096, memory_align_bytes: 4096 },
+            // Its page cache is its medium: direct access would only be stricter.
+            None if lies_in_memory(file) => return buffered,
+            // It does not say. The sector of the disk below is what disk file systems want;
+            // without a disk (network file systems, pools of disks) 4096 is enough everywhere.
+            None => {
+                let (major, minor) = numbers(metadata.dev());
+                let below = sysfs::logical_block_bytes(major, minor);
+                let bytes = below.and_then(|bytes| u32::try_from(bytes).ok()).unwrap_or(4096);
+                Grain { sector_bytes: bytes, memory_align_bytes: bytes }
+            }
         }
     };
     if found.sector_bytes > SECTOR_BYTES_MAX
@@ -239,10 +245,7 @@ fn grain(file: &File, block: bool) -> Grain {
     {
         return buffered;
     }
-    if found.direct && set_direct(file).is_err() {
-        return buffered;
-    }
-    found
+    if set_direct(file).is_ok() { found } else { buffered }
 }
 
 /// Alignment of memory and of offsets for direct access; `None` when the kernel does not tell.
@@ -251,6 +254,17 @@ fn direct_alignment(file: &File) -> Option<(u32, u32)> {
     let found = rustix::fs::statx(file, "", rustix::fs::AtFlags::EMPTY_PATH, DIOALIGN).ok()?;
     (found.stx_mask & DIOALIGN.bits() != 0)
         .then_some((found.stx_dio_mem_align, found.stx_dio_offset_align))
+}
+
+/// Whether the file lies on a file system in memory.
+fn lies_in_memory(file: &File) -> bool {
+    const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
+    rustix::fs::fstatfs(file).is_ok_and(|found| found.f_type == TMPFS_MAGIC)
+}
+
+/// The major and minor number of a device, as sysfs names it.
+fn numbers(device: u64) -> (u32, u32) {
+    (rustix::fs::major(device), rustix::fs::minor(device))
 }
 
 fn set_direct(file: &File) -> Result<(), Errno> {
@@ -262,7 +276,7 @@ fn set_direct(file: &File) -> Result<(), Errno> {
 /// spins.
 fn medium(file: &File, block: bool, metadata: &Metadata) -> (u32, Option<bool>) {
     let device = if block { metadata.rdev() } else { metadata.dev() };
-    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let (major, minor) = numbers(device);
     let asked = if block { rustix::fs::ioctl_blkpbszget(file).ok().map(u64::from) } else { None };
     let physical = asked.or_else(|| sysfs::physical_block_bytes(major, minor));
     let atomic = physical.filter(|bytes| bytes.is_power_of_two()).unwrap_or(512);

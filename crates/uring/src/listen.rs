@@ -101,7 +101,7 @@ pub(crate) fn prepare_accepted(fd: &OwnedFd) -> Option<SocketAddr> {
     rustix::net::getpeername(fd).ok()??.try_into().ok()
 }
 
-/// Makes a socket blocking or not; see [`crate::ring`] and [`crate::threads`] for who needs what.
+/// Makes a socket blocking or not; see `ring` and `threads` for who needs what.
 pub(crate) fn set_nonblocking(fd: &OwnedFd, nonblocking: bool) -> Result<(), IoError> {
     let change = || {
         let flags = rustix::fs::fcntl_getfl(fd.as_fd())?;

@@ -42,6 +42,11 @@ const PIECE_BYTES: usize = 1 << 30;
 /// Most bytes one entry moves; the kernel's own bound is a little below 2 GiB.
 const COUNT_MAX: usize = 1 << 30;
 
+/// Bounds of the submission queue: a few entries keep one round in one system call even for a
+/// single client; the upper one is the kernel's own.
+const ENTRIES_MIN: u32 = 8;
+const ENTRIES_MAX: u32 = 32 << 10;
+
 /// Threads for trims and zeroing: one long job should not hold up a short one.
 const WORKERS_MAX: usize = 2;
 
@@ -69,7 +74,17 @@ pub(crate) struct NoRing(pub(crate) String);
 
 impl Ring {
     pub(crate) fn new(entries: u32, pool: &Pool, wakeup: Arc<Wakeup>) -> Result<Ring, NoRing> {
-        let ring = build(entries.clamp(8, 32 << 10)).map_err(|e| NoRing(why_not(&e)))?;
+        Ring::with_levels(&Level::ALL, entries, pool, wakeup)
+    }
+
+    fn with_levels(
+        levels: &[Level],
+        entries: u32,
+        pool: &Pool,
+        wakeup: Arc<Wakeup>,
+    ) -> Result<Ring, NoRing> {
+        let entries = entries.clamp(ENTRIES_MIN, ENTRIES_MAX);
+        let ring = build(levels, entries).map_err(|e| NoRing(why_not(&e)))?;
         if !ring.params().is_feature_ext_arg() || !ring.params().is_feature_nodrop() {
             return Err(NoRing("io_uring of this kernel is too old (5.11 is needed)".into()));
         }
@@ -331,13 +346,13 @@ fn name(file: FileRef) -> (Fd, Flags) {
     }
 }
 
-/// Makes the ring with the best flags the kernel knows.
-fn build(entries: u32) -> std::io::Result<IoUring> {
+/// Makes the ring with the first of the levels that the kernel knows.
+fn build(levels: &[Level], entries: u32) -> std::io::Result<IoUring> {
     // Completions for four submission queues: sockets and long flushes stay under way for many
     // rounds.
-    let completions = entries.saturating_mul(4).min(64 << 10);
+    let completions = (entries * 4).min(2 * ENTRIES_MAX);
     let mut refused = None;
-    for level in [Level::Deferred, Level::Cooperative, Level::Plain] {
+    for &level in levels {
         let mut builder = IoUring::builder();
         builder.setup_clamp().setup_cqsize(completions).dontfork();
         if level != Level::Plain {
@@ -363,6 +378,10 @@ enum Level {
     Cooperative,
     /// Linux 5.6.
     Plain,
+}
+
+impl Level {
+    const ALL: [Level; 3] = [Level::Deferred, Level::Cooperative, Level::Plain];
 }
 
 fn register_arena(ring: &IoUring, pool: &Pool) -> Option<(usize, usize)> {
@@ -397,3 +416,6 @@ fn why_not(error: &std::io::Error) -> String {
         _ => format!("io_uring cannot be set up: {error}"),
     }
 }
+
+#[cfg(test)]
+mod tests;

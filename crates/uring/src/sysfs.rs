@@ -26,3 +26,8 @@ pub(crate) fn rotational(major: u32, minor: u32) -> Option<bool> {
 pub(crate) fn physical_block_bytes(major: u32, minor: u32) -> Option<u64> {
     number(major, minor, "physical_block_size")
 }
+
+/// The disk's logical sector in bytes: the unit of direct access.
+pub(crate) fn logical_block_bytes(major: u32, minor: u32) -> Option<u64> {
+    number(major, minor, "logical_block_size")
+}

@@ -56,3 +56,31 @@ fn threads_stand_in_where_io_uring_is_forbidden() {
     let error = demanded.expect("the ring cannot be had");
     assert!(error.message.contains("forbidden"), "{error}");
 }
+
+/// A fact for the test below, which runs it in a process of its own.
+#[test]
+fn the_automatic_choice_is_described() {
+    let description = describe(Backend::Auto);
+    println!("[{description}]");
+    assert!(!description.is_empty());
+}
+
+#[test]
+fn the_environment_overrules_the_automatic_choice() {
+    let describe_with = |value: &str| {
+        let program = std::env::current_exe().expect("the path of this test");
+        let output = std::process::Command::new(program)
+            .args(["--exact", "world::choice::the_automatic_choice_is_described", "--nocapture"])
+            .env("BIMETAL_IO", value)
+            .output()
+            .expect("this test runs itself");
+        let text = [output.stdout, output.stderr].concat();
+        String::from_utf8_lossy(&text).into_owned()
+    };
+    let threads = describe_with("threads");
+    assert!(threads.contains("[pool of 8 threads: BIMETAL_IO asks for it]"), "{threads}");
+    let ring = describe_with("ring");
+    assert!(ring.contains("[io_uring, "), "{ring}");
+    let nonsense = describe_with("smoke");
+    assert!(nonsense.contains("BIMETAL_IO is 'smoke' (use 'ring' or 'threads')"), "{nonsense}");
+}

@@ -18,6 +18,7 @@ on_both!(
     trimmed_and_zeroed_ranges_read_as_zeros,
     dropped_operations_are_carried_out_all_the_same,
     a_file_system_without_direct_access_will_do,
+    a_busy_task_does_not_starve_transfers,
 );
 
 fn what_was_written_is_read_back(backend: Backend) {
@@ -244,4 +245,25 @@ fn a_file_system_without_direct_access_will_do(backend: Backend) {
         outcome.unwrap();
         assert!(buf.iter().all(|byte| *byte == 3));
     });
+}
+
+fn a_busy_task_does_not_starve_transfers(backend: Backend) {
+    let file = Scratch::new(1 << 20);
+    let (io, kernel) = start(backend);
+    let device = kernel.open_device(&file.path(), Access::ReadWrite).unwrap();
+    let busy = io.clone();
+    // Always ready: the world is never given time to wait.
+    io.spawn(async move {
+        loop {
+            busy.yield_now().await;
+        }
+    });
+    io.block_on(async {
+        for block in 0..50 {
+            device.read(block * 4096, io.pool().take(4096)).await.1.unwrap();
+        }
+        device.write_zeroes(0, 4096).await.unwrap();
+        device.flush().await.unwrap();
+    });
+    io.drop_tasks();
 }
