@@ -378,3 +378,6 @@ fn place_on_drive(flight: &Flight, drive: &Drive) -> String {
     }
     format!("{verb} of {} bytes at {} on {path}", flight.length, flight.at)
 }
+
+#[cfg(test)]
+mod tests;
