@@ -5,9 +5,10 @@
 //!   that check whatever they read.
 //! * [`enumerate`] plays a [`Scenario`] once for each operation that its drives receive, cuts the
 //!   power there, lets the caches lose what each rule says, and asks the oracle.
-//! * [`Subject`] is what is attacked: the engine, or a volume made wrong on purpose, to show
-//!   that the hunt would notice.
+//! * [`Subject`] is what is attacked: the engine ([`Bimetal`], with its [`stories`]), or a volume
+//!   made wrong on purpose, to show that the hunt would notice.
 
+mod bimetal;
 mod enumerate;
 mod failure;
 mod history;
@@ -15,15 +16,18 @@ mod oracle;
 mod play;
 mod scenario;
 mod sector;
+mod stories;
 mod subject;
 mod watched;
 mod workload;
 
+pub use bimetal::Bimetal;
 pub use enumerate::{Effort, Report, enumerate};
 pub use failure::{Cut, Failure};
 pub use oracle::{BLOCK_BYTES, Deed, Flushing, Oracle, Reading};
 pub use scenario::{Curtain, Scenario, Stage};
 pub use sector::{SECTOR_BYTES, Value, identify, stamp};
+pub use stories::{mixture, stories};
 pub use subject::Subject;
 pub use watched::{Trouble, Watched};
 pub use workload::Workload;

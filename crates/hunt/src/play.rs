@@ -9,12 +9,18 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use io::units::SECOND_NS;
-use io::{Device, Io};
+use io::{Device, Io, Pool};
 use twin::{DriveId, Outcome, Simulation};
 
 /// Virtual time after which something that has not ended never will. A day: hundreds of times
 /// what the longest scenario takes.
 const PATIENCE_NS: u64 = 86_400 * SECOND_NS;
+
+thread_local! {
+    /// Buffers of all machines of a thread. What they held before is for the next one to stumble
+    /// over, if it believes that a new buffer is empty.
+    static POOL: Pool = Pool::new(0);
+}
 
 /// A machine with the two drives of a volume.
 #[derive(Clone)]
@@ -40,7 +46,9 @@ impl Machine {
     where
         F: Future<Output = Result<(), String>>,
     {
-        let io = self.simulation.boot();
+        let mut simulation = self.simulation.clone();
+        POOL.with(|pool| simulation.use_pool(pool));
+        let io = simulation.boot();
         let fast = self.simulation.device(&io, self.fast);
         let slow = self.simulation.device(&io, self.slow);
         let label: Label = Rc::new(Cell::new("starting"));

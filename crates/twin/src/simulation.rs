@@ -18,7 +18,10 @@ use crate::trace::Trace;
 
 /// A simulated machine: its drives, its clock and its power. Clones are the same machine.
 #[derive(Clone)]
-pub struct Simulation(Rc<RefCell<State>>);
+pub struct Simulation {
+    state: Rc<RefCell<State>>,
+    pool: Pool,
+}
 
 /// Names a drive of a simulation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +71,7 @@ impl<T> Outcome<T> {
 impl Simulation {
     /// A machine without drives. Everything that happens in it follows from `seed`.
     pub fn new(seed: u64) -> Simulation {
-        Simulation(Rc::new(RefCell::new(State::new(seed))))
+        Simulation::of(State::new(seed))
     }
 
     /// A machine in the condition of `snapshot`.
@@ -81,7 +84,12 @@ impl Simulation {
         state.stranded = snapshot.stranded.clone();
         state.sequence = snapshot.sequence;
         state.trace = snapshot.trace.clone();
-        Simulation(Rc::new(RefCell::new(state)))
+        Simulation::of(state)
+    }
+
+    fn of(state: State) -> Simulation {
+        // Without an arena: boots are many and short, and nothing here registers memory.
+        Simulation { state: Rc::new(RefCell::new(state)), pool: Pool::new(0) }
     }
 
     /// The machine's condition, to go back to.
@@ -89,7 +97,7 @@ impl Simulation {
     /// # Panics
     /// While operations are in flight: run until there are none, or cut the power.
     pub fn snapshot(&self) -> Snapshot {
-        let state = self.0.borrow();
+        let state = self.state.borrow();
         assert_eq!(state.in_flight(), 0, "a snapshot cannot hold operations in flight");
         Snapshot {
             now_ns: state.now_ns,
@@ -104,7 +112,7 @@ impl Simulation {
 
     /// Adds a drive full of zeros.
     pub fn add_drive(&self, spec: DriveSpec) -> DriveId {
-        let mut state = self.0.borrow_mut();
+        let mut state = self.state.borrow_mut();
         let mut random = state.random.fork();
         state.drives.push(Drive::new(spec, &mut random));
         DriveId((state.drives.len() - 1) as u32)
@@ -112,7 +120,7 @@ impl Simulation {
 
     /// The drives, in the order they were added.
     pub fn drives(&self) -> Vec<DriveId> {
-        (0..self.0.borrow().drives.len() as u32).map(DriveId).collect()
+        (0..self.state.borrow().drives.len() as u32).map(DriveId).collect()
     }
 
     /// Starts a new process: an executor over the drives as they are now. Executors of earlier
@@ -121,32 +129,37 @@ impl Simulation {
     /// # Panics
     /// When power has failed and [`Simulation::power_cut`] has not said what that did.
     pub fn boot(&self) -> Io {
-        let mut state = self.0.borrow_mut();
+        let mut state = self.state.borrow_mut();
         assert!(state.powered, "power has failed: say by power_cut what the caches lose");
         state.finish_flying();
         state.boot += 1;
         let boot = state.boot;
         drop(state);
-        // Without an arena: boots are many and short, and nothing here registers memory.
-        Io::new(Box::new(Room { state: self.0.clone(), boot }), Pool::new(0))
+        Io::new(Box::new(Room { state: self.state.clone(), boot }), self.pool.clone())
+    }
+
+    /// Has boots from now on take their buffers from `pool`, so that thousands of machines, one
+    /// after the other, do not each ask the operating system for memory.
+    pub fn use_pool(&mut self, pool: &Pool) {
+        self.pool = pool.clone();
     }
 
     /// A handle to a drive for the executor of a boot.
     pub fn device(&self, io: &Io, drive: DriveId) -> Device {
-        let info = self.0.borrow().drives[drive.0 as usize].info();
+        let info = self.state.borrow().drives[drive.0 as usize].info();
         Device::new(io.clone(), DeviceId(drive.0), info)
     }
 
     /// Plans a power cut and starts counting operations for it from 0.
     pub fn arm_cut(&self, cut: CutPoint) {
-        let mut state = self.0.borrow_mut();
+        let mut state = self.state.borrow_mut();
         state.mutations = 0;
         state.armed = Some(cut);
     }
 
     /// Forgets a planned cut that has not happened, and counts operations from 0 again.
     pub fn disarm(&self) {
-        let mut state = self.0.borrow_mut();
+        let mut state = self.state.borrow_mut();
         state.mutations = 0;
         state.armed = None;
     }
@@ -154,7 +167,7 @@ impl Simulation {
     /// Writes, zeroings, trims and flushes submitted since the last [`Simulation::arm_cut`] or
     /// [`Simulation::disarm`]: the number of points at which a cut can be planned.
     pub fn operations(&self) -> u64 {
-        self.0.borrow().mutations
+        self.state.borrow().mutations
     }
 
     /// Runs `future` and everything spawned on `io`. When power fails, every task is dropped.
@@ -171,12 +184,12 @@ impl Simulation {
     /// Power fails now, unless it already has. What the caches lose is still open: see
     /// [`Simulation::power_cut`].
     pub fn fail_power(&self) {
-        self.0.borrow_mut().fail_power();
+        self.state.borrow_mut().fail_power();
     }
 
     /// Power fails now, unless it already has; the caches lose what `loss` says; power is back.
     pub fn power_cut(&self, loss: CacheLoss) {
-        let mut state = self.0.borrow_mut();
+        let mut state = self.state.borrow_mut();
         state.fail_power();
         let stranded = std::mem::take(&mut state.stranded);
         for (index, drive) in state.drives.iter_mut().enumerate() {
@@ -194,39 +207,39 @@ impl Simulation {
 
     /// Nanoseconds on the virtual clock.
     pub fn now_ns(&self) -> u64 {
-        self.0.borrow().now_ns
+        self.state.borrow().now_ns
     }
 
     /// What the drive was asked to do so far.
     pub fn counters(&self, drive: DriveId) -> DriveCounters {
-        self.0.borrow().drives[drive.0 as usize].counters
+        self.state.borrow().drives[drive.0 as usize].counters
     }
 
     /// A fingerprint of every operation submitted and ended so far, with its content and time:
     /// the same seed and the same calls give the same one.
     pub fn trace(&self) -> u64 {
-        self.0.borrow().trace.hash()
+        self.state.borrow().trace.hash()
     }
 
     /// Keeps the trace as text from now on.
     pub fn keep_trace_text(&self) {
-        self.0.borrow_mut().trace.keep_text();
+        self.state.borrow_mut().trace.keep_text();
     }
 
     /// The trace as text: virtual time in nanoseconds, then what happened.
     pub fn trace_text(&self) -> Vec<String> {
-        self.0.borrow().trace.text().to_vec()
+        self.state.borrow().trace.text().to_vec()
     }
 
     /// Completed changes of the drive that a power cut could still lose.
     pub fn volatile_changes(&self, drive: DriveId) -> usize {
-        self.0.borrow().drives[drive.0 as usize].cache.volatile_changes()
+        self.state.borrow().drives[drive.0 as usize].cache.volatile_changes()
     }
 
     /// After power has failed: changes, over all drives, whose fate is open. With none, every
     /// loss leaves the same drives.
     pub fn at_stake(&self) -> usize {
-        let state = self.0.borrow();
+        let state = self.state.borrow();
         let cached: usize = state.drives.iter().map(|drive| drive.cache.volatile_changes()).sum();
         cached + state.stranded.iter().map(Vec::len).sum::<usize>()
     }
@@ -234,7 +247,7 @@ impl Simulation {
     /// Bytes of the drive as a read would see them, without asking the drive.
     pub fn peek(&self, drive: DriveId, at: u64, length: usize) -> Vec<u8> {
         let mut bytes = vec![0; length];
-        self.0.borrow().drives[drive.0 as usize].cache.current().read(at, &mut bytes);
+        self.state.borrow().drives[drive.0 as usize].cache.current().read(at, &mut bytes);
         bytes
     }
 
@@ -245,7 +258,7 @@ impl Simulation {
 
     /// A copy of what the drive holds.
     pub fn copy_drive(&self, drive: DriveId) -> DriveImage {
-        let state = self.0.borrow();
+        let state = self.state.borrow();
         let drive = &state.drives[drive.0 as usize];
         DriveImage { medium: drive.cache.current().clone(), size_bytes: drive.spec.size_bytes }
     }
@@ -312,7 +325,7 @@ impl Simulation {
     }
 
     fn with(&self, drive: DriveId, change: impl FnOnce(&mut Drive)) {
-        change(&mut self.0.borrow_mut().drives[drive.0 as usize]);
+        change(&mut self.state.borrow_mut().drives[drive.0 as usize]);
     }
 }
 

@@ -1,0 +1,38 @@
+//! The engine as a subject.
+
+use engine::{CreateOptions, Engine, OpenOptions};
+use io::{Device, Io};
+
+use crate::subject::Subject;
+
+/// Volumes of class span with the smallest landing log, so that it is full and wraps soon.
+pub struct Bimetal;
+
+impl Subject for Bimetal {
+    type Volume = Engine;
+
+    async fn create(&self, io: &Io, fast: &Device, slow: &Device) -> Result<(), String> {
+        let options = CreateOptions::new("prey");
+        let made = engine::create(io, fast, slow, options, &|_, _| ()).await;
+        made.map(|_| ()).map_err(|error| error.to_string())
+    }
+
+    async fn open(&self, io: &Io, fast: &Device, slow: &Device) -> Result<Engine, String> {
+        let opened = Engine::open(io, fast, slow, OpenOptions::default()).await;
+        opened.map_err(|error| error.to_string())
+    }
+
+    async fn close(&self, volume: Engine) -> Result<(), String> {
+        volume.close().await.map_err(|error| error.to_string())
+    }
+
+    async fn check(&self, io: &Io, fast: &Device, slow: &Device) -> Result<(), String> {
+        let report = engine::check(io, fast, slow, &|_, _| ()).await;
+        let report = report.map_err(|error| error.to_string())?;
+        match (report.errors.as_slice(), report.clean) {
+            ([], true) => Ok(()),
+            ([], false) => Err("a volume closed in order is not marked clean".into()),
+            (errors, _) => Err(errors.join("\n")),
+        }
+    }
+}
