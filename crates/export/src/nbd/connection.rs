@@ -12,6 +12,7 @@
 //! * Calls into the volume are never abandoned: the connection ends after the last one has.
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -153,7 +154,16 @@ impl<V: Volume, T: Transport> Connection<V, T> {
 
     /// Serves requests until the connection ends.
     pub(super) async fn run(mut self) {
-        std::future::poll_fn(|context| self.poll(context)).await;
+        poll_fn(|context| self.poll(context)).await;
+        if self.peer_gone {
+            return;
+        }
+        poll_fn(|context| {
+            // The linger time also bounds the goodbye.
+            self.poll_linger(context);
+            if self.peer_gone { Poll::Ready(()) } else { self.transport.poll_close(context) }
+        })
+        .await;
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {

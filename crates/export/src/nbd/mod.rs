@@ -11,6 +11,7 @@
 //! Who does what: [`server`] accepts and ends, [`haggle`] negotiates, [`connection`] transmits,
 //! [`crew`] carries the calls into the volume, [`outgoing`] batches the replies.
 
+mod address;
 mod connection;
 mod context;
 mod crew;
@@ -26,7 +27,10 @@ mod reply;
 mod request;
 mod roster;
 mod server;
+mod tls;
 mod transport;
 
+pub use address::{check_plain_address, is_loopback};
 pub use options::NbdOptions;
 pub use server::NbdServer;
+pub use tls::{ClientCertificates, Tls};

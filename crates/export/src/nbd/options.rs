@@ -1,5 +1,7 @@
 //! How an NBD server is set up.
 
+use super::Tls;
+
 /// Settings of an [`super::NbdServer`]. Start from the default and change what differs.
 #[derive(Debug, Clone)]
 pub struct NbdOptions {
@@ -11,6 +13,8 @@ pub struct NbdOptions {
     pub read_only: bool,
     /// Tell clients that the volume behaves like a spinning disk.
     pub rotational: bool,
+    /// TLS: without it, every client that can connect is served.
+    pub tls: Option<Tls>,
     /// Requests of one connection between arrival and reply. Clients rarely keep more than 128;
     /// each costs a few kilobytes once it has been used.
     pub in_flight_max: usize,
@@ -30,6 +34,7 @@ impl Default for NbdOptions {
             description: String::new(),
             read_only: false,
             rotational: false,
+            tls: None,
             in_flight_max: 256,
             // One request of the greatest length in transit while another is being answered.
             in_flight_bytes_max: 64 << 20,

@@ -10,11 +10,13 @@ use io::{ErrorKind, Io, IoError, Listener, Socket, Volume};
 
 use super::NbdOptions;
 use super::connection::{Connection, Limits};
+use super::context::Contexts;
 use super::export::Export;
 use super::haggle::{Haggled, Security, greet, haggle};
 use super::link::Link;
 use super::request::Terms;
 use super::roster::{Roster, Seat};
+use super::tls::TlsStream;
 use super::transport::{Plain, Transport};
 
 /// Pause after an accept that failed for want of something (descriptors, memory) that other
@@ -96,13 +98,16 @@ impl<V: Volume> NbdServer<V> {
             // The handshake waits in the socket, so that is where it is ended.
             if patience.as_mut().poll(context).is_ready() {
                 socket.shutdown();
-                return Poll::Ready(Ok(None));
+                return Poll::Ready(Ok(Opened::Nothing));
             }
             opening.as_mut().poll(context)
         })
         .await;
-        if let Ok(Some((link, terms))) = opened {
-            self.transmit(seat, link, terms).await;
+        match opened {
+            Ok(Opened::Plain(link, terms)) => self.transmit(seat, link, terms).await,
+            Ok(Opened::Tls(link, terms)) => self.transmit(seat, link, terms).await,
+            // The peer left, broke the protocol or was not let in: nobody to tell.
+            Ok(Opened::Nothing) | Err(_) => {}
         }
     }
 
@@ -131,18 +136,49 @@ impl<V: Volume> NbdServer<V> {
         self.0.roster.taken()
     }
 
-    async fn open(&self, socket: Socket) -> Result<Option<(Link<Plain>, Terms)>, IoError> {
+    async fn open(&self, socket: Socket) -> Result<Opened, IoError> {
         let inner = &self.0;
+        let security = match &inner.options.tls {
+            None => Security::None,
+            Some(tls) if tls.is_required() => Security::Required,
+            Some(_) => Security::Offered,
+        };
         let mut link = Link::new(Plain::new(socket), inner.io.pool().clone());
-        let Some(no_zeroes) = greet(&mut link).await? else { return Ok(None) };
-        match haggle(&mut link, &inner.export, Security::None, no_zeroes).await? {
+        let Some(no_zeroes) = greet(&mut link).await? else { return Ok(Opened::Nothing) };
+        match haggle(&mut link, &inner.export, security, no_zeroes).await? {
             Haggled::Transmit { structured, contexts } => {
-                let export = &inner.export;
-                let terms = Terms::new(&export.info, export.read_only, structured, contexts);
-                Ok(Some((link, terms)))
+                Ok(Opened::Plain(link, self.terms(structured, contexts)))
             }
-            Haggled::StartTls | Haggled::End => Ok(None),
+            Haggled::StartTls => self.open_tls(link, no_zeroes).await,
+            Haggled::End => Ok(Opened::Nothing),
         }
+    }
+
+    async fn open_tls(&self, link: Link<Plain>, no_zeroes: bool) -> Result<Opened, IoError> {
+        let inner = &self.0;
+        let Some(tls) = &inner.options.tls else { return Ok(Opened::Nothing) };
+        // The client must wait for our consent before its first TLS message. Bytes that are here
+        // already were put in by someone in between, to be taken for encrypted ones.
+        if !link.unread().is_empty() {
+            return Ok(Opened::Nothing);
+        }
+        let pool = inner.io.pool().clone();
+        let stream = TlsStream::accept(link.transport, tls.begin()?, pool.clone()).await?;
+        let mut link = Link::new(stream, pool);
+        match haggle(&mut link, &inner.export, Security::Active, no_zeroes).await? {
+            Haggled::Transmit { structured, contexts } => {
+                Ok(Opened::Tls(link, self.terms(structured, contexts)))
+            }
+            Haggled::StartTls | Haggled::End => {
+                poll_fn(|context| link.transport.poll_close(context)).await;
+                Ok(Opened::Nothing)
+            }
+        }
+    }
+
+    fn terms(&self, structured: bool, contexts: Contexts) -> Terms {
+        let export = &self.0.export;
+        Terms::new(&export.info, export.read_only, structured, contexts)
     }
 
     async fn transmit<T: Transport>(&self, seat: Seat, link: Link<T>, terms: Terms) {
@@ -155,6 +191,13 @@ impl<V: Volume> NbdServer<V> {
         let (io, volume) = (inner.io.clone(), inner.volume.clone());
         Connection::new(io, seat, terms, limits, volume, link).run().await;
     }
+}
+
+/// What came of a handshake.
+enum Opened {
+    Plain(Link<Plain>, Terms),
+    Tls(Link<TlsStream>, Terms),
+    Nothing,
 }
 
 /// Whether a listener that failed like this will never accept again.

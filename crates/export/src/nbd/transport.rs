@@ -25,6 +25,11 @@ pub(super) trait Transport {
     /// Ends the send.
     fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<Moved>;
 
+    /// Takes leave of the peer, where the stream has a way to; nothing may be in flight.
+    fn poll_close(&mut self, _: &mut Context<'_>) -> Poll<()> {
+        Poll::Ready(())
+    }
+
     /// Ends the connection: transfers in flight end soon after.
     fn shutdown(&self);
 
