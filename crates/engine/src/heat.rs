@@ -34,18 +34,19 @@ pub(crate) struct Heat {
     touches: u64,
     /// Clock value at `touches` 0, after rebasing.
     base: u32,
-    /// `32 · log2(1 + 2^(-d/32))` for differences `d`: what adding a smaller term does.
-    sums: [u8; 256],
+    /// `32 · 256 · log2(1 + 2^(-d/32))` for differences `d`: what adding a smaller term does, in
+    /// 1/256 steps. They are dithered by the touch count, so that large counts grow too.
+    sums: [u16; 512],
 }
 
 impl Heat {
     /// For so many extents, of which the fast drive holds `fast_slots`: the half-life is 16 touches
     /// per slot, long enough to tell extents apart and short enough to follow a change.
     pub fn new(extents: u64, fast_slots: u64) -> Heat {
-        let mut sums = [0; 256];
+        let mut sums = [0; 512];
         for (difference, sum) in sums.iter_mut().enumerate() {
             let ratio = (-(difference as f64) / f64::from(ONE)).exp2();
-            *sum = ((1.0 + ratio).log2() * f64::from(ONE)).round() as u8;
+            *sum = ((1.0 + ratio).log2() * f64::from(ONE) * 256.0).round() as u16;
         }
         Heat {
             values: vec![0; extents as usize],
@@ -68,8 +69,10 @@ impl Heat {
         } else {
             (term, u32::from(*value))
         };
+        let dither = (self.touches.wrapping_mul(157) & 0xff) as u32;
         let sum = match self.sums.get((large - small) as usize) {
-            Some(more) if small > 0 => large + u32::from(*more),
+            // An odd factor visits every remainder: no bias, and the same in every run.
+            Some(more) if small > 0 => large + (u32::from(*more) + dither) / 256,
             _ => large,
         };
         *value = sum.min(u32::from(u16::MAX)) as u16;

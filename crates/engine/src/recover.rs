@@ -247,11 +247,11 @@ async fn replay(
         }
         generation = header.generation;
         claimed = claimed.max(header.durable);
+        state.log.replay_header(&header);
+        apply_entries(state, page_lsns, lsn, &changes, &mut pending)?;
         while pending.front().is_some_and(|allocation| allocation.lsn < claimed) {
             pending.pop_front();
         }
-        state.log.replay_header(&header);
-        apply_entries(state, page_lsns, lsn, &changes, &mut pending)?;
         state.recovery.records += 1;
         lsn = Lsn(lsn.0 + u64::from(header.blocks));
     }
@@ -261,6 +261,7 @@ async fn replay(
             source.fast.info().path
         )));
     }
+    pending.retain(|allocation| allocation.lsn >= claimed);
     Ok((pending.into(), reader.bytes_read()))
 }
 
