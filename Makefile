@@ -28,6 +28,6 @@ crash: setup build ## kill -9 under fio, SQLite and PostgreSQL load, ROUNDS time
 bench: setup build ## side by side with nbdkit and qemu-nbd; prints tables of ratios
 	@cargo x bench
 
-clean: ## everything that was built, and ./run with the demonstration's volume
+clean: ## everything that was built, and the demonstration's volume under ./run
+	@if [ -d run ]; then cargo x demo --forget; fi
 	cargo clean
-	@if [ -x scripts/forget-run ]; then scripts/forget-run; fi

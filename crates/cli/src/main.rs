@@ -1,1 +1,146 @@
-fn main() {}
+//! The `bimetal` command: bonds a small fast drive and a large slow one into one block device.
+//!
+//! This crate holds flags and wiring. What it decides itself is what may be overwritten
+//! ([`commands::create`]) and how volumes are found; the rest is done by the other rooms.
+
+mod blank_file;
+mod commands;
+mod drive;
+mod failure;
+mod in_use;
+mod members;
+mod output;
+mod progress;
+mod selection;
+mod server;
+mod settings;
+mod signatures;
+mod survey;
+mod table;
+mod volume_file;
+mod volume_name;
+mod volume_status;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::failure::Outcome;
+use crate::output::Output;
+use crate::settings::{SYSTEM_CONFIG_DIR, Settings};
+
+/// Bond a small fast drive and a large slow one into one crash-safe block device
+#[derive(Debug, Parser)]
+#[command(
+    version,
+    after_help = "Examples:
+  bimetal create demo --fast fast.img:1G --slow slow.img:8G
+  bimetal attach demo          (prints a block device; as root)
+  bimetal serve demo --run 'nbdinfo $uri'
+  bimetal status demo
+
+Exit codes: 0 ok, 1 failed, 2 usage, 3 degraded, 4 refused for safety."
+)]
+struct CommandLine {
+    /// Where NAME.toml files are; made when missing
+    #[arg(
+        long,
+        global = true,
+        value_name = "DIR",
+        env = "BIMETAL_CONFIG_DIR",
+        default_value = SYSTEM_CONFIG_DIR
+    )]
+    config_dir: PathBuf,
+    /// Print JSON with a versioned header instead of text
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    Create(commands::create::CreateArguments),
+    Serve(commands::serve::ServeArguments),
+    Attach(commands::attach::AttachArguments),
+    Detach(commands::detach::DetachArguments),
+    List(commands::list::ListArguments),
+    Status(commands::status::StatusArguments),
+    Iostat(commands::iostat::IostatArguments),
+    Export(commands::export::ExportArguments),
+    Import(commands::import::ImportArguments),
+    Scan(commands::scan::ScanArguments),
+    Destroy(commands::destroy::DestroyArguments),
+}
+
+impl Verb {
+    fn name(&self) -> &'static str {
+        match self {
+            Verb::Create(_) => "create",
+            Verb::Serve(_) => "serve",
+            Verb::Attach(_) => "attach",
+            Verb::Detach(_) => "detach",
+            Verb::List(_) => "list",
+            Verb::Status(_) => "status",
+            Verb::Iostat(_) => "iostat",
+            Verb::Export(_) => "export",
+            Verb::Import(_) => "import",
+            Verb::Scan(_) => "scan",
+            Verb::Destroy(_) => "destroy",
+        }
+    }
+
+    fn run(&self, settings: &Settings) -> Outcome {
+        match self {
+            Verb::Create(arguments) => commands::create::run(arguments, settings),
+            Verb::Serve(arguments) => commands::serve::run(arguments, settings),
+            Verb::Attach(arguments) => commands::attach::run(arguments, settings),
+            Verb::Detach(arguments) => commands::detach::run(arguments, settings),
+            Verb::List(arguments) => commands::list::run(arguments, settings),
+            Verb::Status(arguments) => commands::status::run(arguments, settings),
+            Verb::Iostat(arguments) => commands::iostat::run(arguments, settings),
+            Verb::Export(arguments) => commands::export::run(arguments, settings),
+            Verb::Import(arguments) => commands::import::run(arguments, settings),
+            Verb::Scan(arguments) => commands::scan::run(arguments, settings),
+            Verb::Destroy(arguments) => commands::destroy::run(arguments, settings),
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    // Clap itself ends with code 2 for a wrong command line and 0 for --help and --version.
+    let line = CommandLine::parse();
+    let outcome =
+        Settings::new(&line.config_dir, line.json).and_then(|settings| line.verb.run(&settings));
+    match outcome {
+        Ok(exit) => exit.into(),
+        Err(failure) => {
+            Output { json: line.json }.complain(line.verb.name(), &failure);
+            failure.exit.into()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        CommandLine::command().debug_assert();
+    }
+
+    #[test]
+    fn the_help_of_every_command_has_an_example() {
+        for command in CommandLine::command().get_subcommands() {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let example = format!("bimetal {}", command.get_name());
+            assert!(help.contains("Example"), "{}", command.get_name());
+            let json = format!("bimetal --json {}", command.get_name());
+            assert!(help.contains(&example) || help.contains(&json), "{}", command.get_name());
+        }
+    }
+}

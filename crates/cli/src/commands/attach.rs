@@ -1,0 +1,183 @@
+//! `bimetal attach`: the volume as a block device of this machine, through FUSE and loop.
+
+use std::fs::OpenOptions;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use clap::Args;
+use export::fuse::loop_device::{self, LoopOptions};
+use serde::{Deserialize, Serialize};
+
+use crate::commands::detach;
+use crate::failure::{Exit, Failure, OnPath, Outcome};
+use crate::selection::{Selection, VolumeArgument};
+use crate::server::{Ready, ServerRecord};
+use crate::settings::Settings;
+
+/// Make a volume a block device of this machine and print its path
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  bimetal attach vol0                             (prints /dev/loop0)
+  mkfs.ext4 $(bimetal attach vol0)
+  bimetal attach --fast fast.img --slow slow.img
+
+Starts a server in the background that mounts the volume as a file, and makes a loop device of it.
+Needs root. Where FUSE or loop is missing use 'bimetal serve' and NBD. Undone by 'bimetal detach'.")]
+pub struct AttachArguments {
+    #[command(flatten)]
+    volume: VolumeArgument,
+    /// Refuse writes
+    #[arg(long)]
+    read_only: bool,
+    /// Block size of the device: 512, or 4096 to spare the volume rewriting parts of blocks
+    #[arg(long, value_name = "BYTES", default_value = "512", value_parser = ["512", "4096"])]
+    sector: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Attached {
+    name: String,
+    device: PathBuf,
+    file: PathBuf,
+    direct_io: bool,
+}
+
+/// Runs the command.
+pub fn run(arguments: &AttachArguments, settings: &Settings) -> Outcome {
+    let selection = arguments.volume.select(settings)?;
+    let name = &selection.name;
+    if !rustix::process::geteuid().is_root() {
+        return Err(Failure::failed("a block device can only be made by root").hint(format!(
+            "sudo bimetal attach {name}; or, without root: bimetal serve {name} --fuse DIR"
+        )));
+    }
+    let (file, started) = match ServerRecord::alive(settings, name)? {
+        Some(server) => (file_of(&server, &selection)?, false),
+        None => {
+            detach::clear_remains(settings, name)?;
+            (start_server(arguments, settings, &selection)?, true)
+        }
+    };
+    let device = match make_device(arguments, &file) {
+        Ok(device) => device,
+        Err(failure) => {
+            if started {
+                detach::stop_server(settings, name)?;
+            }
+            return Err(failure);
+        }
+    };
+    let attached = Attached { name: name.to_string(), file, ..device };
+    settings.output.show("attach", &attached, |attached| attached.device.display().to_string())?;
+    Ok(Exit::Done)
+}
+
+/// The file of a server that runs already.
+fn file_of(server: &ServerRecord, selection: &Selection) -> Result<PathBuf, Failure> {
+    let name = &selection.name;
+    server.fuse_file.clone().ok_or_else(|| {
+        Failure::failed(format!("volume '{name}' is served by {server}, but not as a file"))
+            .hint("stop that server first, or serve the volume with --fuse DIR there")
+    })
+}
+
+/// The loop device of the file: the one that is there, or a new one.
+fn make_device(arguments: &AttachArguments, file: &Path) -> Result<Attached, Failure> {
+    let attached = |device: PathBuf, direct_io: bool| Attached {
+        name: String::new(),
+        device,
+        file: file.to_owned(),
+        direct_io,
+    };
+    if let Some(device) = loop_device::find_by_backing(file)?.into_iter().next() {
+        return Ok(attached(device, true));
+    }
+    let options = LoopOptions {
+        sector_bytes: if arguments.sector == "4096" { 4096 } else { 512 },
+        read_only: arguments.read_only,
+        partitions: true,
+    };
+    let device = loop_device::attach(file, options)?;
+    if !device.direct_io {
+        eprintln!(
+            "bimetal: {} caches the volume once more (the kernel refused direct I/O)",
+            device.path.display()
+        );
+    }
+    Ok(attached(device.path, device.direct_io))
+}
+
+/// Starts a server in the background and waits until it is ready; gives the volume's file.
+fn start_server(
+    arguments: &AttachArguments,
+    settings: &Settings,
+    selection: &Selection,
+) -> Result<PathBuf, Failure> {
+    settings.make_runtime_dir()?;
+    let program = std::env::current_exe()
+        .map_err(|error| Failure::failed(format!("cannot find this program: {error}")))?;
+    let log_path = settings.log_file(&selection.name);
+    let log = OpenOptions::new()
+        .create(true)
+        .write(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&log_path)
+        .on_path("open", &log_path)?;
+    let mut command = Command::new(program);
+    command.arg("--json").arg("--config-dir").arg(&settings.config_dir).arg("serve");
+    // By name where the volume has one here: then its identity is verified against its file.
+    match &arguments.volume.name {
+        Some(name) => command.arg(name.as_str()),
+        None => command.arg("--fast").arg(&selection.fast).arg("--slow").arg(&selection.slow),
+    };
+    command.arg("--background").arg("--fuse").arg(settings.mount_dir(&selection.name));
+    if arguments.read_only {
+        command.arg("--read-only");
+    }
+    // The server works from the root directory, so that it keeps no file system busy.
+    let mut child = command
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(log)
+        .spawn()
+        .map_err(|error| Failure::failed(format!("cannot start the server: {error}")))?;
+    let mut line = String::new();
+    if let Some(stdout) = child.stdout.take() {
+        BufReader::new(stdout)
+            .read_line(&mut line)
+            .map_err(|error| Failure::failed(format!("cannot hear the server: {error}")))?;
+    }
+    match serde_json::from_str(&line) {
+        Ok(Answer { ready: Some(Ready { fuse_file: Some(file), .. }), .. }) => Ok(file),
+        Ok(Answer { error: Some(error), .. }) => {
+            // It ends by itself; waiting keeps it from staying as a zombie.
+            let _ = child.wait();
+            let exit = Exit::from_number(error.exit_code);
+            Err(Failure { exit, message: error.message, hint: error.hint })
+        }
+        _ => {
+            let ended = child.wait().map_or(String::new(), |status| format!(" ({status})"));
+            Err(Failure::failed(format!("the server ended before it was ready{ended}"))
+                .hint(format!("it may have said why in {}", log_path.display())))
+        }
+    }
+}
+
+/// What a background server says: that it is ready, or why it is not.
+#[derive(Debug, Deserialize)]
+struct Answer {
+    #[serde(flatten)]
+    ready: Option<Ready>,
+    error: Option<AnswerError>,
+}
+
+#[derive(Debug, Deserialize)]
+struct AnswerError {
+    exit_code: u8,
+    message: String,
+    hint: Option<String>,
+}

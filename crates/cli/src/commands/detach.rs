@@ -1,0 +1,140 @@
+//! `bimetal detach`: undoes `attach`, also after the server was killed.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use export::control::ControlRequest;
+use export::fuse::{self, loop_device};
+use serde::Serialize;
+
+use crate::failure::{Exit, Failure, Outcome};
+use crate::selection::VolumeArgument;
+use crate::server::ServerRecord;
+use crate::settings::Settings;
+use crate::survey;
+use crate::volume_name::VolumeName;
+
+/// How long a server may take to close its volume: it writes its map and waits for both drives.
+const STOP_PATIENCE: Duration = Duration::from_secs(120);
+const STOP_PAUSE: Duration = Duration::from_millis(20);
+
+/// Take a volume's block device away and close the volume in order
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  umount /mnt && bimetal detach vol0
+
+A device that is mounted or otherwise in use is left alone, and the message says by whom. What a
+killed server left behind (a dead mount, a loop device) is cleared away.")]
+pub struct DetachArguments {
+    #[command(flatten)]
+    volume: VolumeArgument,
+}
+
+#[derive(Debug, Serialize)]
+struct Detached {
+    name: String,
+    /// Loop devices that are gone.
+    devices: Vec<PathBuf>,
+    /// A server was stopped.
+    stopped: bool,
+    /// What a killed server had left behind was cleared away.
+    cleared: bool,
+}
+
+/// Runs the command.
+pub fn run(arguments: &DetachArguments, settings: &Settings) -> Outcome {
+    let selection = arguments.volume.select(settings)?;
+    let name = &selection.name;
+    let detached = match ServerRecord::alive(settings, name)? {
+        Some(server) => {
+            let devices = match &server.fuse_file {
+                Some(file) => detach_devices(file)?,
+                None => Vec::new(),
+            };
+            if server.background {
+                stop_server(settings, name)?;
+                remove_mount_dir(settings, name);
+            } else if devices.is_empty() {
+                return Err(Failure::failed(format!(
+                    "volume '{name}' is not attached: it is served by {server}"
+                ))
+                .hint(format!("end that process: kill {}", server.pid)));
+            }
+            Detached { name: name.to_string(), devices, stopped: server.background, cleared: false }
+        }
+        None => {
+            let Some(devices) = clear_remains(settings, name)? else {
+                return Err(Failure::failed(format!("volume '{name}' is not attached")));
+            };
+            Detached { name: name.to_string(), devices, stopped: false, cleared: true }
+        }
+    };
+    settings.output.show("detach", &detached, |detached| {
+        let mut text = String::new();
+        for device in &detached.devices {
+            text.push_str(&format!("detached {}\n", device.display()));
+        }
+        if detached.stopped {
+            text.push_str(&format!("closed volume '{}'\n", detached.name));
+        }
+        if detached.cleared {
+            text.push_str("cleared away what a killed server had left behind\n");
+        }
+        text
+    })?;
+    Ok(Exit::Done)
+}
+
+fn detach_devices(file: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let devices = loop_device::find_by_backing(file)?;
+    for device in &devices {
+        loop_device::detach(device)?;
+    }
+    Ok(devices)
+}
+
+/// Tells the server of volume `name` to stop and waits until it has.
+pub fn stop_server(settings: &Settings, name: &VolumeName) -> Result<(), Failure> {
+    let asked = survey::ask(&settings.control_socket(name), &ControlRequest::new("stop"));
+    let deadline = Instant::now() + STOP_PATIENCE;
+    while ServerRecord::is_alive(settings, name)? {
+        // It may have been on its way out already, so only its staying alive is a failure.
+        if let Err(failure) = &asked {
+            return Err(failure.clone().within("stopping the server"));
+        }
+        if Instant::now() > deadline {
+            return Err(Failure::failed(format!(
+                "the server of '{name}' has not stopped within {} s",
+                STOP_PATIENCE.as_secs()
+            ))
+            .hint(format!("it says why in {}", settings.log_file(name).display())));
+        }
+        std::thread::sleep(STOP_PAUSE);
+    }
+    Ok(())
+}
+
+/// Clears away what a killed server of volume `name` left behind: loop devices over its file, the
+/// dead mount, the directory. Gives the devices; `None` when there was nothing.
+pub fn clear_remains(
+    settings: &Settings,
+    name: &VolumeName,
+) -> Result<Option<Vec<PathBuf>>, Failure> {
+    let file = ServerRecord::last(settings, name)
+        .and_then(|server| server.fuse_file)
+        .unwrap_or_else(|| settings.mount_dir(name).join(name.as_str()));
+    // First, and as a failure when one is in use: its user must be told, not cut off.
+    let devices = detach_devices(&file)?;
+    let dead_mount = match file.parent() {
+        Some(dir) => fuse::clear_dead_mount(dir, name.as_str())?,
+        None => None,
+    };
+    remove_mount_dir(settings, name);
+    Ok((dead_mount.is_some() || !devices.is_empty()).then_some(devices))
+}
+
+/// Ours alone, and empty when nothing is mounted on it: `rmdir` refuses anything else.
+fn remove_mount_dir(settings: &Settings, name: &VolumeName) {
+    let _ = std::fs::remove_dir(settings.mount_dir(name));
+}

@@ -1,0 +1,13 @@
+//! One file per subcommand: its flags, its help with examples, and what it does.
+
+pub mod attach;
+pub mod create;
+pub mod destroy;
+pub mod detach;
+pub mod export;
+pub mod import;
+pub mod iostat;
+pub mod list;
+pub mod scan;
+pub mod serve;
+pub mod status;

@@ -1,0 +1,88 @@
+//! `bimetal serve`: brings a volume up in the foreground.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::failure::{Failure, Outcome};
+use crate::selection::VolumeArgument;
+use crate::server::{self, DoorOptions, NbdAddress, ServeOptions};
+use crate::settings::Settings;
+
+/// Serve a volume in the foreground until SIGTERM or SIGINT
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  bimetal serve vol0 --print-uri
+  bimetal serve vol0 --nbd unix:/run/vol0.sock --nbd tcp:127.0.0.1:10809
+  bimetal serve vol0 --run 'nbdinfo $uri'         (serves while the command runs)
+  bimetal serve vol0 --fuse /mnt/vol0             (the volume is the file /mnt/vol0/vol0)
+
+Without --nbd and --fuse (and without sockets from a service manager) the volume is served on a unix
+socket in the runtime directory. --run sets $uri, $BIMETAL_FUSE_FILE and $BIMETAL_SIZE_BYTES.
+SIGTERM lets requests end and closes the volume in order; a second one ends at once.")]
+pub struct ServeArguments {
+    #[command(flatten)]
+    volume: VolumeArgument,
+    /// Serve NBD at unix:PATH or tcp:HOST:PORT; may be given several times
+    #[arg(long, value_name = "ADDRESS")]
+    nbd: Vec<NbdAddress>,
+    /// Mount the volume as one file in this directory (made when missing)
+    #[arg(long, value_name = "DIR")]
+    fuse: Option<PathBuf>,
+    /// Run a shell command when ready, and end with it and its exit code
+    #[arg(long, value_name = "COMMAND")]
+    run: Option<String>,
+    /// Print where clients find the volume, a line each
+    #[arg(long)]
+    print_uri: bool,
+    /// End when the process that started this one ends
+    #[arg(long)]
+    exit_with_parent: bool,
+    /// Refuse writes; nothing is written to the drives either
+    #[arg(long)]
+    read_only: bool,
+    /// Serve plain NBD on addresses that other machines reach, without encryption or
+    /// authentication
+    #[arg(long)]
+    allow_remote_plain_tcp: bool,
+    /// Started by 'attach'
+    #[arg(long, hide = true)]
+    background: bool,
+}
+
+/// Runs the command.
+pub fn run(arguments: &ServeArguments, settings: &Settings) -> Outcome {
+    if arguments.exit_with_parent {
+        die_with_parent()?;
+    }
+    if arguments.background {
+        // A session of its own: a terminal that closes must not take the volume with it.
+        rustix::process::setsid()
+            .map_err(|error| Failure::failed(format!("cannot leave the session: {error}")))?;
+    }
+    let options = ServeOptions {
+        doors: DoorOptions {
+            nbd: arguments.nbd.clone(),
+            fuse: arguments.fuse.clone(),
+            allow_remote_plain_tcp: arguments.allow_remote_plain_tcp,
+        },
+        read_only: arguments.read_only,
+        run: arguments.run.clone(),
+        print_uri: arguments.print_uri,
+        background: arguments.background,
+    };
+    let selection = arguments.volume.select(settings)?;
+    server::serve(settings, &selection, &options)
+}
+
+fn die_with_parent() -> Result<(), Failure> {
+    let parent = rustix::process::getppid();
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM)).map_err(
+        |error| Failure::failed(format!("cannot tie this process to its parent: {error}")),
+    )?;
+    // It may have ended before the kernel was told.
+    if rustix::process::getppid() != parent {
+        return Err(Failure::failed("the process that started this one has ended already"));
+    }
+    Ok(())
+}

@@ -1,0 +1,120 @@
+//! Who uses a drive now: mounts, swap, and kernel devices stacked on it.
+//!
+//! Reads what the kernel publishes. It can say no more than that nothing was found; the lock
+//! taken when a drive is opened is what keeps two servers apart.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use crate::drive::{Drive, DriveKind, device_number, sysfs_of};
+
+/// Everything that is known to use `drive`, in words.
+pub fn users(drive: &Drive) -> Vec<String> {
+    let mut users = Vec::new();
+    match drive.kind {
+        DriveKind::Block { number } => {
+            look_at_device(&drive.path, number, &mut users);
+            for (path, part) in partitions(number) {
+                look_at_device(&path, part, &mut users);
+            }
+        }
+        DriveKind::File => {
+            for (path, number, backing) in loop_devices() {
+                if fs::canonicalize(backing).is_ok_and(|backing| backing == drive.path) {
+                    users.push(format!("it is behind the loop device {}", path.display()));
+                    look_at_device(&path, number, &mut users);
+                }
+            }
+            swaps(|swap| {
+                if fs::canonicalize(swap).is_ok_and(|swap| swap == drive.path) {
+                    users.push("it is swap space in use".to_owned());
+                }
+            });
+        }
+    }
+    users
+}
+
+fn look_at_device(path: &Path, number: u64, users: &mut Vec<String>) {
+    let name = path.display();
+    for line in fs::read_to_string("/proc/self/mountinfo").unwrap_or_default().lines() {
+        // 36 35 98:0 /root /mount/point options - type source options
+        let mut fields = line.split(' ').skip(2);
+        let mounted = fields.next().and_then(device_number) == Some(number);
+        let mount_point = fields.nth(1).unwrap_or("?");
+        // Some file systems (Btrfs) mount under a number of their own: compare names as well.
+        let source = line.split(" - ").nth(1).and_then(|rest| rest.split(' ').nth(1));
+        if mounted || source.is_some_and(|source| Path::new(source) == path) {
+            users.push(format!("{name} is mounted at {}", mount_point.replace("\\040", " ")));
+        }
+    }
+    swaps(|swap| {
+        if fs::metadata(swap).is_ok_and(|facts| facts.rdev() == number) {
+            users.push(format!("{name} is swap space in use"));
+        }
+    });
+    for holder in fs::read_dir(sysfs_of(number).join("holders")).into_iter().flatten().flatten() {
+        users.push(format!("{name} is held by /dev/{}", holder.file_name().to_string_lossy()));
+    }
+}
+
+/// Tells each active swap area's path.
+fn swaps(mut tell: impl FnMut(&str)) {
+    let table = fs::read_to_string("/proc/swaps").unwrap_or_default();
+    table.lines().skip(1).filter_map(|line| line.split_whitespace().next()).for_each(&mut tell);
+}
+
+/// The partitions of a whole disk.
+fn partitions(number: u64) -> Vec<(std::path::PathBuf, u64)> {
+    let children = fs::read_dir(sysfs_of(number)).into_iter().flatten().flatten();
+    children
+        .filter(|child| child.path().join("partition").exists())
+        .filter_map(|child| {
+            let number = device_number(&fs::read_to_string(child.path().join("dev")).ok()?)?;
+            Some((Path::new("/dev").join(child.file_name()), number))
+        })
+        .collect()
+}
+
+/// Loop devices in use: device, number, backing file.
+fn loop_devices() -> Vec<(std::path::PathBuf, u64, String)> {
+    let devices = fs::read_dir("/sys/block").into_iter().flatten().flatten();
+    devices
+        .filter_map(|device| {
+            let backing = fs::read_to_string(device.path().join("loop/backing_file")).ok()?;
+            let number = device_number(&fs::read_to_string(device.path().join("dev")).ok()?)?;
+            Some((
+                Path::new("/dev").join(device.file_name()),
+                number,
+                backing.trim_end().to_owned(),
+            ))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fresh_file_is_used_by_nobody() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(4096).unwrap();
+        assert_eq!(users(&Drive::look(file.path()).unwrap()), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_mounted_device_is_used() {
+        // The root file system is on a block device almost everywhere; in a container it is not.
+        let root = fs::metadata("/").unwrap().dev();
+        let sysfs = fs::canonicalize(sysfs_of(root));
+        let Ok(name) = sysfs.as_ref().map(|sysfs| sysfs.file_name().unwrap()) else {
+            eprintln!("SKIPPED: the root file system is on no block device");
+            return;
+        };
+        let mut users = Vec::new();
+        look_at_device(&Path::new("/dev").join(name), root, &mut users);
+        assert!(users.iter().any(|user| user.contains("mounted at /")), "{users:?}");
+    }
+}

@@ -1,0 +1,138 @@
+//! Which volume a command is about: by name through its file, or by both drives.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use engine::{Inspection, Superblock};
+
+use crate::drive::Drive;
+use crate::failure::Failure;
+use crate::members;
+use crate::settings::Settings;
+use crate::volume_file::{self, VolumeFile};
+use crate::volume_name::VolumeName;
+
+/// A volume on the command line.
+#[derive(Debug, Clone, Args)]
+pub struct VolumeArgument {
+    /// Name of the volume, as given at 'create'
+    #[arg(required_unless_present_any = ["fast", "slow"], conflicts_with_all = ["fast", "slow"])]
+    pub name: Option<VolumeName>,
+    /// The fast drive, instead of a name; needs --slow too
+    #[arg(long, value_name = "DEV", requires = "slow")]
+    pub fast: Option<PathBuf>,
+    /// The slow drive, instead of a name; needs --fast too
+    #[arg(long, value_name = "DEV", requires = "fast")]
+    pub slow: Option<PathBuf>,
+}
+
+/// A volume whose drives are known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Selection {
+    /// Its name.
+    pub name: VolumeName,
+    /// Its identity, when its file says so.
+    pub volume: Option<String>,
+    /// Where the fast drive is.
+    pub fast: PathBuf,
+    /// Where the slow drive is.
+    pub slow: PathBuf,
+}
+
+impl VolumeArgument {
+    /// Finds the drives.
+    pub fn select(&self, settings: &Settings) -> Result<Selection, Failure> {
+        match (&self.name, &self.fast, &self.slow) {
+            (Some(name), ..) => by_name(settings, name),
+            (None, Some(fast), Some(slow)) => by_drives(fast, slow),
+            _ => Err(Failure::usage("give the volume's name, or --fast DEV and --slow DEV")),
+        }
+    }
+}
+
+/// The volume whose file is `NAME.toml`.
+pub fn by_name(settings: &Settings, name: &VolumeName) -> Result<Selection, Failure> {
+    let Some(file) = VolumeFile::load(&settings.config_dir, name)? else {
+        let known = volume_file::names(&settings.config_dir)?;
+        let failure = Failure::failed(format!(
+            "there is no volume '{name}' ({} is missing)",
+            volume_file::path_of(&settings.config_dir, name).display()
+        ));
+        return Err(if known.is_empty() {
+            failure.hint("'bimetal create' makes one, 'bimetal import' finds one on its drives")
+        } else {
+            let known: Vec<&str> = known.iter().map(VolumeName::as_str).collect();
+            failure.hint(format!("there are: {}", known.join(", ")))
+        });
+    };
+    let VolumeFile { name, volume, fast, slow } = file;
+    Ok(Selection { name, volume: Some(volume), fast, slow })
+}
+
+/// The volume on these drives, named by the first superblock that can be read.
+fn by_drives(fast: &Path, slow: &Path) -> Result<Selection, Failure> {
+    let [fast, slow] = [Drive::look(fast)?, Drive::look(slow)?];
+    let readings = [members::read(&fast.path), members::read(&slow.path)];
+    let named = readings.iter().find_map(|reading| match reading {
+        Ok(Inspection::Member(superblock)) => Some(&superblock.name),
+        _ => None,
+    });
+    let name = match named {
+        Some(name) => name.parse().map_err(Failure::failed)?,
+        None => {
+            for reading in readings {
+                reading?;
+            }
+            return Err(Failure::failed(format!(
+                "neither {} nor {} is a drive of a bimetal volume",
+                fast.path.display(),
+                slow.path.display()
+            ))
+            .hint("'bimetal scan' lists the drives that are"));
+        }
+    };
+    Ok(Selection { name, volume: None, fast: fast.path, slow: slow.path })
+}
+
+impl Selection {
+    /// What can be read of both drives: a superblock, or what is wrong in words.
+    pub fn read(&self) -> [Result<Superblock, String>; 2] {
+        [&self.fast, &self.slow].map(|path| {
+            let drive = Drive::look(path).map_err(|failure| failure.message)?;
+            match members::read(&drive.path).map_err(|failure| failure.message)? {
+                Inspection::NotAMember => {
+                    Err(format!("{} carries no bimetal superblock", path.display()))
+                }
+                Inspection::Member(superblock) => self.judge_identity(path, *superblock),
+            }
+        })
+    }
+
+    fn judge_identity(&self, path: &Path, found: Superblock) -> Result<Superblock, String> {
+        match &self.volume {
+            Some(expected) if *expected != found.volume_id.to_string() => Err(format!(
+                "{} is a drive of another volume: '{}' ({}) instead of '{}' ({expected})",
+                path.display(),
+                found.name,
+                found.volume_id,
+                self.name
+            )),
+            _ => Ok(found),
+        }
+    }
+
+    /// Refuses when a drive is not there or belongs to another volume than the file says, before
+    /// anything is opened. Whether the two fit together is judged by the engine.
+    pub fn verify_identity(&self) -> Result<(), Failure> {
+        for path in [&self.fast, &self.slow] {
+            let drive = Drive::look(path)?;
+            if let Ok(Inspection::Member(superblock)) = members::read(&drive.path) {
+                self.judge_identity(path, *superblock).map_err(|problem| {
+                    Failure::refused(problem)
+                        .hint("'bimetal scan' lists the drives and their volumes")
+                })?;
+            }
+        }
+        Ok(())
+    }
+}

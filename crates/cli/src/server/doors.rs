@@ -1,0 +1,212 @@
+//! The doors of a running server: opened together, closed together.
+
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use engine::Engine;
+use export::Metered;
+use export::fuse::{self, FuseDoor, FuseOptions, Unmount, loop_device};
+use export::nbd::{NbdOptions, NbdServer};
+use io::{Io, Listener, mailbox};
+use listenfd::ListenFd;
+use uring::Kernel;
+
+use super::nbd_address::{NbdAddress, tcp_uri, unix_uri};
+use crate::failure::{Failure, OnPath};
+
+/// Which doors to open.
+#[derive(Debug, Clone, Default)]
+pub struct DoorOptions {
+    /// Where the NBD door listens.
+    pub nbd: Vec<NbdAddress>,
+    /// Where the volume's file is mounted.
+    pub fuse: Option<PathBuf>,
+    /// Serve plain NBD beyond this machine.
+    pub allow_remote_plain_tcp: bool,
+}
+
+/// What goes through every door.
+pub type Served = Metered<Engine>;
+
+/// The open doors.
+pub struct Doors {
+    nbd: Option<NbdServer<Served>>,
+    /// NBD addresses for clients.
+    pub uris: Vec<String>,
+    /// Socket files to remove at the end.
+    sockets: Vec<PathBuf>,
+    fuse: Option<FuseDoor>,
+}
+
+impl DoorOptions {
+    /// Refuses what would offer the volume to the network unprotected.
+    pub fn verify(&self) -> Result<(), Failure> {
+        for address in &self.nbd {
+            if let NbdAddress::Tcp(address) = address
+                && !address.ip().is_loopback()
+                && !self.allow_remote_plain_tcp
+            {
+                return Err(Failure::refused(format!(
+                    "tcp:{address} would offer the volume to the network without encryption or \
+                     authentication"
+                ))
+                .hint(
+                    "listen on tcp:127.0.0.1:PORT or a unix socket and tunnel it; \
+                     --allow-remote-plain-tcp overrides this",
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Doors {
+    /// Opens all of them; `handed_over` are the sockets that a service manager listens on for us.
+    pub fn open(
+        world: (&Io, &Kernel),
+        volume: Rc<Served>,
+        nbd_options: NbdOptions,
+        options: &DoorOptions,
+        handed_over: ListenFd,
+    ) -> Result<Doors, Failure> {
+        let (io, kernel) = world;
+        let mut doors = Doors { nbd: None, uris: Vec::new(), sockets: Vec::new(), fuse: None };
+        let name = nbd_options.export_name.clone();
+        if !options.nbd.is_empty() || handed_over.len() > 0 {
+            let server = NbdServer::new(io.clone(), volume.clone(), nbd_options);
+            let mut listeners = doors.listen(kernel, &name, options)?;
+            listeners.append(&mut doors.adopt(kernel, &name, handed_over)?);
+            for listener in listeners {
+                let server = server.clone();
+                io.spawn(async move { server.serve(listener).await });
+            }
+            doors.nbd = Some(server);
+        }
+        if let Some(dir) = &options.fuse {
+            std::fs::create_dir_all(dir).on_path("make directory", dir)?;
+            let fuse_options =
+                FuseOptions { mount_dir: dir.clone(), file_name: name, read_only: false };
+            let door = FuseDoor::mount(io.clone(), volume, fuse_options)?;
+            if let Some(recovered) = door.recovered() {
+                eprintln!("bimetal: {recovered}");
+            }
+            if let Err(error) = fuse::become_io_flusher() {
+                eprintln!("bimetal: {error}; under memory pressure the kernel may wait for us");
+            }
+            doors.fuse = Some(door);
+        }
+        Ok(doors)
+    }
+
+    fn listen(
+        &mut self,
+        kernel: &Kernel,
+        name: &str,
+        options: &DoorOptions,
+    ) -> Result<Vec<Listener>, Failure> {
+        let mut listeners = Vec::new();
+        for address in &options.nbd {
+            let (listener, uri) = match address {
+                NbdAddress::Unix(path) => {
+                    let path = std::path::absolute(path).on_path("find", path)?;
+                    let listener = kernel.listen_unix(&path)?;
+                    let uri = unix_uri(&path, name, false);
+                    self.sockets.push(path);
+                    (listener, uri)
+                }
+                NbdAddress::Tcp(address) => {
+                    let (listener, bound) = kernel.listen_tcp(*address)?;
+                    (listener, tcp_uri(bound, name, false))
+                }
+            };
+            listeners.push(listener);
+            self.uris.push(uri);
+        }
+        Ok(listeners)
+    }
+
+    fn adopt(
+        &mut self,
+        kernel: &Kernel,
+        name: &str,
+        mut handed_over: ListenFd,
+    ) -> Result<Vec<Listener>, Failure> {
+        let refused = |error: std::io::Error| {
+            Failure::failed(format!("a socket handed over by the service manager: {error}"))
+        };
+        let mut listeners = Vec::new();
+        for index in 0..handed_over.len() {
+            let (fd, uri) = match handed_over.take_unix_listener(index) {
+                Ok(Some(listener)) => {
+                    let address = listener.local_addr().map_err(refused)?;
+                    let uri = address.as_pathname().map(|path| unix_uri(path, name, false));
+                    (listener.into(), uri)
+                }
+                Ok(None) => continue,
+                // Not a unix socket: it stays where it was and is looked at once more.
+                Err(_) => {
+                    let listener = handed_over.take_tcp_listener(index).map_err(refused)?;
+                    let Some(listener) = listener else { continue };
+                    let address = listener.local_addr().map_err(refused)?;
+                    (listener.into(), Some(tcp_uri(address, name, false)))
+                }
+            };
+            listeners.push(kernel.adopt_listener(fd)?);
+            self.uris.extend(uri);
+        }
+        Ok(listeners)
+    }
+
+    /// The volume as a file.
+    pub fn fuse_file(&self) -> Option<PathBuf> {
+        self.fuse.as_ref().map(FuseDoor::file_path)
+    }
+
+    /// NBD connections now.
+    pub fn nbd_connections(&self) -> usize {
+        self.nbd.as_ref().map_or(0, NbdServer::connections)
+    }
+
+    /// Lets requests under way end and closes the NBD door; nothing when there is none.
+    pub async fn close_nbd(&self) {
+        if let Some(server) = &self.nbd {
+            server.shutdown().await;
+        }
+        for socket in &self.sockets {
+            // It may be gone already; the next server replaces what stays.
+            let _ = std::fs::remove_file(socket);
+        }
+    }
+
+    /// Unmounts the file, with the loop devices over it, if nobody uses them.
+    ///
+    /// # Errors
+    /// Somebody does: the message says who. The door stays open.
+    pub async fn close_fuse(&self) -> Result<(), Failure> {
+        let Some(door) = &self.fuse else { return Ok(()) };
+        let file = door.file_path();
+        let (sender, mut receiver) = mailbox(1);
+        // On a thread of its own: the kernel reads and flushes the file while a loop device goes,
+        // and it is us who must answer.
+        std::thread::spawn(move || {
+            let detached = loop_device::find_by_backing(&file)
+                .and_then(|devices| devices.iter().try_for_each(|path| loop_device::detach(path)));
+            // Nobody to tell when the server is gone meanwhile.
+            drop(sender.send(detached));
+        });
+        match receiver.receive().await {
+            Some(detached) => detached?,
+            None => return Err(Failure::failed("the detaching thread died")),
+        }
+        door.unmount(Unmount::WhenUnused).await?;
+        Ok(())
+    }
+
+    /// Unmounts the file although somebody uses it: their next access fails.
+    pub async fn abandon_fuse(&self) {
+        if let Some(door) = &self.fuse {
+            // The process ends right after; what stays is cleared by the next one.
+            let _ = door.unmount(Unmount::Detach).await;
+        }
+    }
+}

@@ -1,0 +1,372 @@
+//! A running server: opens a volume and its doors, answers until told to stop, closes in order.
+//!
+//! * One server per volume: a lock file says who ([`ServerLock`]), and the drives are locked too.
+//! * Ready means that recovery is over and every door answers.
+//! * The first signal closes in order: requests under way end, the file is unmounted (waiting for
+//!   whoever uses it), the volume is closed. The second ends at once: the next server then replays
+//!   the log, and nothing that was flushed is lost.
+
+mod doors;
+mod event;
+mod nbd_address;
+mod record;
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::process::Command;
+use std::rc::Rc;
+use std::task::Poll;
+
+use engine::{Engine, OpenOptions};
+use export::Metered;
+use export::control::{self, ControlReply, ControlRequest, ControlServer};
+use export::nbd::NbdOptions;
+use io::units::{MILLISECOND_NS, SECOND_NS, human_bytes};
+use io::{Io, Sender, Volume};
+use listenfd::ListenFd;
+use sd_notify::NotifyState;
+use uring::{Access, Kernel, KernelOptions};
+
+pub use doors::DoorOptions;
+use doors::{Doors, Served};
+use event::{Event, Events};
+pub use nbd_address::NbdAddress;
+pub use record::{ServerLock, ServerRecord};
+
+use crate::failure::{Exit, Failure, OnPath, Outcome};
+use crate::selection::Selection;
+use crate::settings::Settings;
+use crate::volume_status::{ServerStatus, VolumeStatus};
+
+/// How often a file that is in use is looked at again while stopping.
+const BUSY_PAUSE_NS: u64 = 300 * MILLISECOND_NS;
+
+/// How a volume is served.
+#[derive(Debug, Clone, Default)]
+pub struct ServeOptions {
+    /// The doors.
+    pub doors: DoorOptions,
+    /// Refuse writes.
+    pub read_only: bool,
+    /// A shell command to run while serving; the server ends with it.
+    pub run: Option<String>,
+    /// Print where clients find the volume.
+    pub print_uri: bool,
+    /// Started by `attach`: speaks to it over standard output until ready.
+    pub background: bool,
+}
+
+/// Told to whoever waits for a background server, as one line of JSON.
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
+pub struct Ready {
+    /// NBD addresses.
+    pub uris: Vec<String>,
+    /// The volume as a file.
+    pub fuse_file: Option<PathBuf>,
+}
+
+/// Serves until stopped.
+pub fn serve(settings: &Settings, selection: &Selection, options: &ServeOptions) -> Outcome {
+    options.doors.verify()?;
+    selection.verify_identity()?;
+    let mut lock = ServerLock::take(settings, &selection.name)?;
+    let mut record = ServerRecord {
+        pid: std::process::id(),
+        background: options.background,
+        fast: selection.fast.clone(),
+        slow: selection.slow.clone(),
+        ..ServerRecord::default()
+    };
+    lock.write(&record)?;
+    // Before anything is opened: a signal from here on closes in order.
+    let mut events = Events::start()?;
+    let (io, kernel) = Kernel::start(KernelOptions::default())?;
+    let outcome = io.block_on(async {
+        let server = Server::open(&io, &kernel, settings, selection, options).await?;
+        let server = Rc::new(server);
+        let control = server.open_control(&kernel, settings, selection, events.sender());
+        let exit = match &control {
+            Ok(_) => {
+                record.uris.clone_from(&server.doors.uris);
+                record.fuse_file = server.doors.fuse_file();
+                record.ready = true;
+                match lock
+                    .write(&record)
+                    .and_then(|()| server.announce(settings, selection, options))
+                {
+                    Ok(()) => server.wait(&mut events, options).await,
+                    Err(failure) => Err(failure),
+                }
+            }
+            Err(failure) => Err(failure.clone()),
+        };
+        // Closed in order whatever happened, so that a wrong flag does not cost a recovery.
+        server.close(&mut events, selection).await?;
+        if let Ok(control) = control {
+            control.shutdown().await;
+            // Nobody is left to ask; a file that stays is replaced by the next server.
+            let _ = std::fs::remove_file(settings.control_socket(&selection.name));
+        }
+        exit
+    });
+    io.drop_tasks();
+    outcome
+}
+
+struct Server {
+    io: Io,
+    engine: Engine,
+    volume: Rc<Served>,
+    doors: Doors,
+    describe: String,
+    read_only: bool,
+    ready_at_ns: Cell<u64>,
+}
+
+impl Server {
+    async fn open(
+        io: &Io,
+        kernel: &Kernel,
+        settings: &Settings,
+        selection: &Selection,
+        options: &ServeOptions,
+    ) -> Result<Server, Failure> {
+        let access = if options.read_only { Access::ReadOnly } else { Access::ReadWrite };
+        let open = |path: &PathBuf| kernel.open_device(path, access);
+        let (fast, slow) = (open(&selection.fast)?, open(&selection.slow)?);
+        let rotational = slow.info().rotational == Some(true);
+        let open_options = OpenOptions { read_only: options.read_only };
+        let engine = Engine::open(io, &fast, &slow, open_options).await.map_err(Failure::failed)?;
+        let volume = Rc::new(Metered::new(io.clone(), Rc::new(engine.clone())));
+        let mut door_options = options.doors.clone();
+        let handed_over = ListenFd::from_env();
+        let none = door_options.nbd.is_empty() && door_options.fuse.is_none();
+        if none && handed_over.len() == 0 {
+            door_options.nbd.push(NbdAddress::Unix(settings.nbd_socket(&selection.name)));
+        }
+        let nbd_options = NbdOptions {
+            export_name: selection.name.to_string(),
+            rotational,
+            ..NbdOptions::default()
+        };
+        let world = (io, kernel);
+        let opened = Doors::open(world, volume.clone(), nbd_options, &door_options, handed_over);
+        let doors = match opened {
+            Ok(doors) => doors,
+            Err(failure) => {
+                // Closed in order, so that a wrong flag does not cost a recovery.
+                engine.close().await.map_err(Failure::failed)?;
+                return Err(failure);
+            }
+        };
+        Ok(Server {
+            io: io.clone(),
+            engine,
+            volume,
+            doors,
+            describe: kernel.describe(),
+            read_only: options.read_only,
+            ready_at_ns: Cell::new(io.now_ns()),
+        })
+    }
+
+    /// Opens the control socket: `status` and `stop`.
+    fn open_control(
+        self: &Rc<Server>,
+        kernel: &Kernel,
+        settings: &Settings,
+        selection: &Selection,
+        events: Sender<Event>,
+    ) -> Result<ControlServer, Failure> {
+        let fd = control::bind(&settings.control_socket(&selection.name))?;
+        let listener = kernel.adopt_listener(fd)?;
+        let server = Rc::downgrade(self);
+        let answer = move |request: ControlRequest| {
+            let reply = match (request.command.as_str(), server.upgrade()) {
+                ("status", Some(server)) => match serde_json::to_value(server.status()) {
+                    Ok(value) => ControlReply::Done(value),
+                    Err(error) => ControlReply::failed("internal", error.to_string()),
+                },
+                ("stop", _) => {
+                    // Room for far more than ever wait: this does not block.
+                    drop(events.send(Event::Stop));
+                    ControlReply::Done(serde_json::Value::Null)
+                }
+                (command, _) => {
+                    ControlReply::failed("unknown_command", format!("unknown command '{command}'"))
+                }
+            };
+            std::future::ready(reply)
+        };
+        let control = ControlServer::new(self.io.clone(), answer);
+        let serving = control.clone();
+        self.io.spawn(async move { serving.serve(listener).await });
+        Ok(control)
+    }
+
+    fn status(&self) -> VolumeStatus {
+        let engine = self.engine.status();
+        let server = ServerStatus {
+            pid: std::process::id(),
+            uptime_s: (self.io.now_ns() - self.ready_at_ns.get()) / SECOND_NS,
+            io: self.describe.clone(),
+            read_only: self.read_only,
+            uris: self.doors.uris.clone(),
+            nbd_connections: self.doors.nbd_connections(),
+            fuse_file: self.doors.fuse_file(),
+            generation: engine.generation,
+        };
+        VolumeStatus::live(engine, self.volume.snapshot(), server)
+    }
+
+    /// Tells everyone who waits for it that the volume can be used.
+    fn announce(
+        &self,
+        settings: &Settings,
+        selection: &Selection,
+        options: &ServeOptions,
+    ) -> Result<(), Failure> {
+        self.ready_at_ns.set(self.io.now_ns());
+        let ready = Ready { uris: self.doors.uris.clone(), fuse_file: self.doors.fuse_file() };
+        if options.background || options.print_uri {
+            settings.output.show("serve", &ready, |ready| {
+                let file = ready.fuse_file.iter().map(|file| file.display().to_string());
+                ready.uris.iter().cloned().chain(file).map(|line| line + "\n").collect()
+            })?;
+        }
+        if options.background {
+            release_standard_output()?;
+        }
+        let size = human_bytes(self.volume.info().size_bytes);
+        let recovery = self.engine.status().recovery;
+        let recovered = if recovery.unclean {
+            let ms = recovery.duration_ns / MILLISECOND_NS;
+            format!("; it had not been closed in order, {ms} ms of recovery")
+        } else {
+            String::new()
+        };
+        let doors: Vec<String> = ready
+            .uris
+            .iter()
+            .cloned()
+            .chain(ready.fuse_file.iter().map(|file| file.display().to_string()))
+            .collect();
+        let name = &selection.name;
+        eprintln!("bimetal: serving '{name}' ({size}) at {}{recovered}", doors.join(", "));
+        eprintln!("bimetal: {}", self.describe);
+        let status = format!("serving {name} ({size})");
+        // Not started by a service manager: then nobody listens, which is no failure.
+        let _ = sd_notify::notify(&[NotifyState::Ready, NotifyState::Status(&status)]);
+        Ok(())
+    }
+
+    /// Runs the command, if there is one, and waits for the reason to stop.
+    async fn wait(&self, events: &mut Events, options: &ServeOptions) -> Outcome {
+        let mut command_pid = None;
+        if let Some(line) = &options.run {
+            let mut command = Command::new("/bin/sh");
+            command.arg("-c").arg(line).env("BIMETAL_SIZE_BYTES", self.size_text());
+            if let Some(uri) = self.doors.uris.first() {
+                command.env("uri", uri);
+            }
+            if let Some(file) = self.doors.fuse_file() {
+                command.env("BIMETAL_FUSE_FILE", file);
+            }
+            let child = command
+                .spawn()
+                .map_err(|error| Failure::failed(format!("cannot run '{line}': {error}")));
+            match child {
+                Ok(child) => {
+                    command_pid = Some(child.id());
+                    events.watch(child)?;
+                }
+                // Returned as an outcome: the volume is still closed in order.
+                Err(failure) => return Err(failure),
+            }
+        }
+        loop {
+            match events.next().await {
+                Event::CommandEnded(code) => return Ok(Exit::from_number(code)),
+                Event::Stop => match command_pid.take() {
+                    // It is told to end too, and its end is ours.
+                    Some(pid) => terminate(pid),
+                    None => return Ok(Exit::Done),
+                },
+            }
+        }
+    }
+
+    fn size_text(&self) -> String {
+        self.volume.info().size_bytes.to_string()
+    }
+
+    /// Closes everything in order. A further [`Event::Stop`] ends the waiting.
+    async fn close(&self, events: &mut Events, selection: &Selection) -> Result<(), Failure> {
+        let _ = sd_notify::notify(&[NotifyState::Stopping]);
+        let closing = async {
+            self.doors.close_nbd().await;
+            self.close_fuse_when_unused(selection).await;
+        };
+        let stopped = async { while events.next().await != Event::Stop {} };
+        let quick = first_of(closing, stopped).await == First::Other;
+        if quick {
+            eprintln!("bimetal: stopping at once; the next start replays the log");
+            self.doors.abandon_fuse().await;
+            // Nothing is closed: what is not durable yet was never promised.
+            std::process::exit(i32::from(Exit::Failed.number()));
+        }
+        self.engine.close().await.map_err(Failure::failed)
+    }
+
+    /// Closes the file, waiting for whoever uses it.
+    async fn close_fuse_when_unused(&self, selection: &Selection) {
+        let mut said = false;
+        while let Err(failure) = self.doors.close_fuse().await {
+            if !said {
+                let name = &selection.name;
+                eprintln!("bimetal: waiting to stop serving '{name}': {failure}");
+                eprintln!("bimetal: a second signal stops at once, and its users get errors");
+                said = true;
+            }
+            self.io.sleep(BUSY_PAUSE_NS).await;
+        }
+    }
+}
+
+/// Which of two futures ended first.
+#[derive(Debug, PartialEq, Eq)]
+enum First {
+    One,
+    Other,
+}
+
+/// Waits for the first of two futures to end and drops the other.
+async fn first_of(one: impl Future<Output = ()>, other: impl Future<Output = ()>) -> First {
+    let mut one = pin!(one);
+    let mut other = pin!(other);
+    poll_fn(|context| {
+        if one.as_mut().poll(context).is_ready() {
+            return Poll::Ready(First::One);
+        }
+        other.as_mut().poll(context).map(|()| First::Other)
+    })
+    .await
+}
+
+/// Lets go of the pipe to `attach`: it reads to the end.
+fn release_standard_output() -> Result<(), Failure> {
+    let null = Path::new("/dev/null");
+    let file = std::fs::OpenOptions::new().write(true).open(null).on_path("open", null)?;
+    rustix::stdio::dup2_stdout(&file).on_path("write to", null)
+}
+
+/// Asks the command that we run to end.
+fn terminate(pid: u32) {
+    let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
+    if let Some(pid) = pid {
+        // It may have ended this moment; then its end is on its way to us.
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+    }
+}

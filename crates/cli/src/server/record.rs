@@ -1,0 +1,182 @@
+//! The mark of a running server: a file that it keeps locked while it lives, and in which it says
+//! who it is and which doors it has opened.
+//!
+//! The lock is the truth, the content only its description: a server that was killed leaves the
+//! file behind, unlocked.
+
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Seek, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use crate::failure::{Failure, OnPath};
+use crate::settings::Settings;
+use crate::volume_name::VolumeName;
+
+/// Readers hold the lock for moments while they look; a server tries again this often.
+const LOCK_ATTEMPTS: u32 = 50;
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
+
+/// What a running server says of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ServerRecord {
+    /// Its process number.
+    pub pid: u32,
+    /// It was started by `attach`, and ends with `detach`.
+    pub background: bool,
+    /// It answers requests.
+    pub ready: bool,
+    /// Where its drives are.
+    pub fast: PathBuf,
+    /// Where its drives are.
+    pub slow: PathBuf,
+    /// Its NBD addresses.
+    pub uris: Vec<String>,
+    /// The volume as a file.
+    pub fuse_file: Option<PathBuf>,
+}
+
+impl fmt::Display for ServerRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "process {}", self.pid)?;
+        if self.background { f.write_str(" (started by 'bimetal attach')") } else { Ok(()) }
+    }
+}
+
+impl ServerRecord {
+    /// The record of the server of volume `name`, if one is running.
+    pub fn alive(settings: &Settings, name: &VolumeName) -> Result<Option<ServerRecord>, Failure> {
+        let path = settings.server_file(name);
+        let Some((mut file, locked)) = probe(&path)? else { return Ok(None) };
+        if !locked {
+            return Ok(None);
+        }
+        let mut text = String::new();
+        file.read_to_string(&mut text).on_path("read", &path)?;
+        // Between taking the lock and writing the record there is nothing to read yet.
+        Ok(Some(serde_json::from_str(&text).unwrap_or_default()))
+    }
+
+    /// The last record, also when its server is gone: tells what a killed one left behind.
+    pub fn last(settings: &Settings, name: &VolumeName) -> Option<ServerRecord> {
+        serde_json::from_str(&fs::read_to_string(settings.server_file(name)).ok()?).ok()
+    }
+
+    /// Whether a server of volume `name` is running.
+    pub fn is_alive(settings: &Settings, name: &VolumeName) -> Result<bool, Failure> {
+        Ok(probe(&settings.server_file(name))?.is_some_and(|(_, locked)| locked))
+    }
+}
+
+/// Opens the file and says whether somebody holds its lock; `None` when there is no file.
+fn probe(path: &std::path::Path) -> Result<Option<(File, bool)>, Failure> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error).on_path("open", path),
+    };
+    match flock(&file, FlockOperation::NonBlockingLockShared) {
+        // Dropping the file gives the lock back.
+        Ok(()) => Ok(Some((file, false))),
+        Err(Errno::WOULDBLOCK) => Ok(Some((file, true))),
+        Err(error) => Err(error).on_path("look at the lock of", path),
+    }
+}
+
+/// Held by a server while it lives; dropping it removes the file.
+#[derive(Debug)]
+pub struct ServerLock {
+    file: File,
+    path: PathBuf,
+}
+
+impl ServerLock {
+    /// Becomes the server of volume `name`.
+    ///
+    /// # Errors
+    /// Another one is: the message says which.
+    pub fn take(settings: &Settings, name: &VolumeName) -> Result<ServerLock, Failure> {
+        settings.make_runtime_dir()?;
+        let path = settings.server_file(name);
+        for _ in 0..LOCK_ATTEMPTS {
+            let file = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .mode(0o600)
+                .open(&path)
+                .on_path("open", &path)?;
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                // A server that ended meanwhile may have removed the file we have locked.
+                Ok(()) if is_at(&file, &path) => {
+                    file.set_len(0).on_path("write", &path)?;
+                    return Ok(ServerLock { file, path });
+                }
+                Ok(()) => continue,
+                Err(Errno::WOULDBLOCK) => std::thread::sleep(LOCK_PAUSE),
+                Err(error) => return Err(error).on_path("lock", &path),
+            }
+        }
+        let server = ServerRecord::alive(settings, name)?.unwrap_or_default();
+        Err(Failure::refused(format!("volume '{name}' is already served by {server}")).hint(
+            format!("'bimetal status {name}' shows it; 'bimetal detach {name}' or SIGTERM ends it"),
+        ))
+    }
+
+    /// Says who we are.
+    pub fn write(&mut self, record: &ServerRecord) -> Result<(), Failure> {
+        let text = serde_json::to_string(record)
+            .map_err(|error| Failure::failed(format!("cannot describe the server: {error}")))?;
+        let path = self.path.clone();
+        let mut write = || {
+            self.file.set_len(0)?;
+            self.file.rewind()?;
+            self.file.write_all(text.as_bytes())
+        };
+        write().on_path("write", &path)
+    }
+}
+
+impl Drop for ServerLock {
+    fn drop(&mut self) {
+        // Removed while locked, so that nobody else's file can be hit.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+fn is_at(file: &File, path: &std::path::Path) -> bool {
+    let identity = |facts: fs::Metadata| (facts.dev(), facts.ino());
+    match (file.metadata(), fs::metadata(path)) {
+        (Ok(mine), Ok(there)) => identity(mine) == identity(there),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_server_at_a_time_and_it_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = Settings::new(dir.path(), false).unwrap();
+        let name: VolumeName = "vol0".parse().unwrap();
+        assert_eq!(ServerRecord::alive(&settings, &name).unwrap(), None);
+        let mut lock = ServerLock::take(&settings, &name).unwrap();
+        let record = ServerRecord { pid: 4321, ready: true, ..ServerRecord::default() };
+        lock.write(&record).unwrap();
+        assert_eq!(ServerRecord::alive(&settings, &name).unwrap(), Some(record));
+        let refusal = ServerLock::take(&settings, &name).unwrap_err();
+        assert!(refusal.message.contains("process 4321"), "{refusal}");
+        drop(lock);
+        assert!(!ServerRecord::is_alive(&settings, &name).unwrap());
+        ServerLock::take(&settings, &name).unwrap();
+    }
+}

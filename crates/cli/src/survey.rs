@@ -1,0 +1,69 @@
+//! Looking at volumes: live through their server, otherwise from their superblocks.
+
+use std::path::Path;
+use std::time::Duration;
+
+use export::control::{self, ControlReply, ControlRequest};
+
+use crate::failure::Failure;
+use crate::selection::{self, Selection};
+use crate::server::ServerRecord;
+use crate::settings::Settings;
+use crate::volume_file;
+use crate::volume_name::VolumeName;
+use crate::volume_status::VolumeStatus;
+
+/// How long a server may take to answer: it may be waiting for a slow drive.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How the selected volume is.
+pub fn volume(settings: &Settings, selection: &Selection) -> Result<VolumeStatus, Failure> {
+    if ServerRecord::alive(settings, &selection.name)?.is_some_and(|server| server.ready) {
+        match live(settings, &selection.name) {
+            Ok(status) => return Ok(status),
+            // It ended between the look and the question: then it is at rest.
+            Err(_) if !ServerRecord::is_alive(settings, &selection.name)? => {}
+            Err(failure) => return Err(failure),
+        }
+    }
+    let [fast, slow] = selection.read();
+    let name = selection.name.as_str();
+    Ok(VolumeStatus::at_rest(name, (selection.fast.clone(), fast), (selection.slow.clone(), slow)))
+}
+
+/// How the served volume `name` is, as its server says.
+pub fn live(settings: &Settings, name: &VolumeName) -> Result<VolumeStatus, Failure> {
+    let socket = settings.control_socket(name);
+    let value = ask(&socket, &ControlRequest::new("status"))?;
+    serde_json::from_value(value).map_err(|error| {
+        Failure::failed(format!("the server of '{name}' gave a status of another version: {error}"))
+            .hint("it was started by another version of bimetal: restart it")
+    })
+}
+
+/// Asks the server at `socket`.
+pub fn ask(socket: &Path, request: &ControlRequest) -> Result<serde_json::Value, Failure> {
+    match control::call(socket, request, PATIENCE).map_err(Failure::failed)? {
+        ControlReply::Done(value) => Ok(value),
+        ControlReply::Failed(refusal) => {
+            let failure = Failure::failed(&refusal.message);
+            Err(match refusal.hint {
+                Some(hint) => failure.hint(hint),
+                None => failure,
+            })
+        }
+    }
+}
+
+/// Every volume that has a file; one whose file cannot be read is reported beside the others.
+pub fn all(settings: &Settings) -> Result<(Vec<VolumeStatus>, Vec<String>), Failure> {
+    let mut volumes = Vec::new();
+    let mut problems = Vec::new();
+    for name in volume_file::names(&settings.config_dir)? {
+        match selection::by_name(settings, &name).and_then(|found| volume(settings, &found)) {
+            Ok(status) => volumes.push(status),
+            Err(failure) => problems.push(failure.message),
+        }
+    }
+    Ok((volumes, problems))
+}

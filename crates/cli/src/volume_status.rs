@@ -1,0 +1,614 @@
+//! What `status` shows of a volume: one value, made by the server from the running engine or from
+//! the superblocks when the volume is not served, and rendered as text here.
+//!
+//! The field names are part of the interface: scripts rely on them.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use engine::{State, Superblock, Tier};
+use export::{KindMeter, Meter};
+use io::units::human_bytes;
+use serde::{Deserialize, Serialize};
+
+use crate::table::{Align, Table};
+
+/// How a volume is, in a word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Health {
+    /// Served, and all is well.
+    Online,
+    /// Served, and something is wrong.
+    Degraded,
+    /// Not served, closed in order.
+    Offline,
+    /// Not served, and not closed in order: the next `serve` replays the log.
+    Unclean,
+    /// Not served, and cannot be as it is.
+    Unavailable,
+}
+
+impl Health {
+    /// The word as people read it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Health::Online => "ONLINE",
+            Health::Degraded => "DEGRADED",
+            Health::Offline => "OFFLINE",
+            Health::Unclean => "UNCLEAN",
+            Health::Unavailable => "UNAVAILABLE",
+        }
+    }
+
+    /// Whether someone should look at it.
+    pub fn is_degraded(self) -> bool {
+        matches!(self, Health::Degraded | Health::Unavailable)
+    }
+}
+
+/// One volume. Counters count since the server started; sizes are bytes, times microseconds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct VolumeStatus {
+    /// Its name.
+    pub name: String,
+    /// Its identity; `None` when no superblock could be read.
+    pub volume: Option<String>,
+    /// How it is.
+    pub state: Health,
+    /// What that means, a sentence.
+    pub status: String,
+    /// What to do, a sentence; `None` when there is nothing to do.
+    pub action: Option<String>,
+    /// Safety class.
+    pub class: Option<String>,
+    /// What clients see.
+    pub size_bytes: Option<u64>,
+    /// Unit of placement.
+    pub extent_bytes: Option<u64>,
+    /// RAM for map, heat and log index: now while served, else what the map will take when full.
+    pub memory_bytes: Option<u64>,
+    /// Extents that hold data.
+    pub extents_mapped: Option<u64>,
+    /// Who serves it; `None` when nobody does.
+    pub server: Option<ServerStatus>,
+    /// What clients asked.
+    pub requests: Option<RequestStatus>,
+    /// Where clients' bytes were served.
+    pub served: Option<ServedStatus>,
+    /// Both drives.
+    pub drives: DrivesStatus,
+    /// The landing log.
+    pub log: Option<LogStatus>,
+    /// Background moves.
+    pub moves: Option<MoveStatus>,
+    /// How the volume came up.
+    pub recovery: Option<RecoveryStatus>,
+}
+
+/// The process that serves a volume.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerStatus {
+    /// Its process number.
+    pub pid: u32,
+    /// Seconds since it was ready.
+    pub uptime_s: u64,
+    /// How it reaches the kernel.
+    pub io: String,
+    /// Writes are refused.
+    pub read_only: bool,
+    /// NBD addresses.
+    pub uris: Vec<String>,
+    /// NBD connections now.
+    pub nbd_connections: usize,
+    /// The volume as a file.
+    pub fuse_file: Option<PathBuf>,
+    /// Openings for writing, counted from `create`.
+    pub generation: u64,
+}
+
+/// Requests by kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RequestStatus {
+    /// Reads.
+    pub read: RequestKind,
+    /// Writes.
+    pub write: RequestKind,
+    /// Trims.
+    pub trim: RequestKind,
+    /// Writes of zeros.
+    pub zero: RequestKind,
+    /// Flushes that clients asked for.
+    pub flush: RequestKind,
+}
+
+/// Requests of one kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RequestKind {
+    /// How many.
+    pub count: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// How many failed.
+    pub errors: u64,
+    /// Median latency.
+    pub p50_us: u64,
+    /// 99th percentile of latency.
+    pub p99_us: u64,
+    /// Longest latency.
+    pub max_us: u64,
+}
+
+/// Where bytes that clients read or wrote were served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServedStatus {
+    /// The landing log.
+    pub log_bytes: u64,
+    /// Slots of the fast drive.
+    pub fast_bytes: u64,
+    /// Slots of the slow drive.
+    pub slow_bytes: u64,
+    /// Holes: no drive was involved.
+    pub hole_bytes: u64,
+}
+
+/// Both drives.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DrivesStatus {
+    /// The fast one.
+    pub fast: DriveStatus,
+    /// The slow one.
+    pub slow: DriveStatus,
+}
+
+/// How a drive is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DriveState {
+    /// In use or ready.
+    Online,
+    /// It gave errors.
+    Faulty,
+    /// It is not there, or is not a drive of this volume.
+    Missing,
+}
+
+impl DriveState {
+    fn word(self) -> &'static str {
+        match self {
+            DriveState::Online => "ONLINE",
+            DriveState::Faulty => "FAULTY",
+            DriveState::Missing => "MISSING",
+        }
+    }
+}
+
+/// One drive. Operations and bytes are those sent to it, background work included.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DriveStatus {
+    /// Where it is.
+    pub path: PathBuf,
+    /// How it is.
+    pub state: DriveState,
+    /// Its size when it joined; `None` when its superblock could not be read.
+    pub size_bytes: Option<u64>,
+    /// Bytes of its slots that hold nothing; `None` when not served.
+    pub free_bytes: Option<u64>,
+    /// Read operations.
+    pub reads: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Write operations.
+    pub writes: u64,
+    /// Bytes written.
+    pub write_bytes: u64,
+    /// Flushes sent.
+    pub flushes: u64,
+    /// Failed operations.
+    pub errors: u64,
+    /// The first error, or what is wrong with the drive.
+    pub problem: Option<String>,
+}
+
+/// The landing log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogStatus {
+    /// Its size.
+    pub size_bytes: u64,
+    /// Used, dead records included.
+    pub used_bytes: u64,
+    /// Data that only the log holds.
+    pub dirty_bytes: u64,
+    /// Times a write waited because it was full.
+    pub full_waits: u64,
+    /// Checkpoints.
+    pub checkpoints: u64,
+}
+
+/// Bytes moved in the background.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MoveStatus {
+    /// Slow to fast.
+    pub promoted_bytes: u64,
+    /// Fast to slow.
+    pub demoted_bytes: u64,
+    /// Log to slots.
+    pub destaged_bytes: u64,
+}
+
+/// How a volume came up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecoveryStatus {
+    /// It had not been closed in order.
+    pub unclean: bool,
+    /// Log records replayed.
+    pub records: u64,
+    /// Log bytes read.
+    pub log_bytes: u64,
+    /// How long it took.
+    pub duration_us: u64,
+    /// Map pages taken from another copy.
+    pub pages_repaired: u64,
+    /// Log blocks that are damaged.
+    pub blocks_damaged: u64,
+}
+
+impl From<KindMeter> for RequestKind {
+    fn from(meter: KindMeter) -> RequestKind {
+        let KindMeter { count, bytes, errors, p50_us, p99_us, max_us } = meter;
+        RequestKind { count, bytes, errors, p50_us, p99_us, max_us }
+    }
+}
+
+impl From<engine::DriveStatus> for DriveStatus {
+    fn from(drive: engine::DriveStatus) -> DriveStatus {
+        let faulty = drive.traffic.errors > 0;
+        DriveStatus {
+            path: drive.path.into(),
+            state: if faulty { DriveState::Faulty } else { DriveState::Online },
+            size_bytes: None,
+            free_bytes: None,
+            reads: drive.traffic.reads,
+            read_bytes: drive.traffic.read_bytes,
+            writes: drive.traffic.writes,
+            write_bytes: drive.traffic.write_bytes,
+            flushes: drive.traffic.flushes,
+            errors: drive.traffic.errors,
+            problem: drive.first_error,
+        }
+    }
+}
+
+impl VolumeStatus {
+    /// A volume that is being served.
+    pub fn live(engine: engine::Status, meter: Meter, server: ServerStatus) -> VolumeStatus {
+        let geometry = &engine.geometry;
+        let drives = engine.drives.clone().map(|drive| {
+            let layout = &geometry.layouts[drive.tier.index()];
+            let free_bytes = drive.slots_free * geometry.extent_bytes;
+            DriveStatus {
+                size_bytes: Some(layout.drive_bytes),
+                free_bytes: Some(free_bytes),
+                ..DriveStatus::from(drive)
+            }
+        });
+        let [fast, slow] = drives;
+        let (state, status, action) = judge_live(&engine, &fast, &slow);
+        VolumeStatus {
+            name: engine.name,
+            volume: Some(engine.volume_id.to_string()),
+            state,
+            status,
+            action,
+            class: Some(geometry.class.name().to_owned()),
+            size_bytes: Some(geometry.volume_bytes),
+            extent_bytes: Some(geometry.extent_bytes),
+            memory_bytes: Some(engine.memory_bytes),
+            extents_mapped: Some(engine.extents_mapped),
+            server: Some(server),
+            requests: Some(RequestStatus {
+                read: meter.read.into(),
+                write: meter.write.into(),
+                trim: meter.trim.into(),
+                zero: meter.zero.into(),
+                flush: meter.flush.into(),
+            }),
+            served: Some(ServedStatus {
+                log_bytes: engine.served.log_bytes,
+                fast_bytes: engine.served.fast_bytes,
+                slow_bytes: engine.served.slow_bytes,
+                hole_bytes: engine.served.hole_bytes,
+            }),
+            drives: DrivesStatus { fast, slow },
+            log: Some(LogStatus {
+                size_bytes: engine.log.size_bytes,
+                used_bytes: engine.log.used_bytes,
+                dirty_bytes: engine.log.dirty_bytes,
+                full_waits: engine.log.full_waits,
+                checkpoints: engine.log.checkpoints,
+            }),
+            moves: Some(MoveStatus {
+                promoted_bytes: engine.moves.promoted_bytes,
+                demoted_bytes: engine.moves.demoted_bytes,
+                destaged_bytes: engine.moves.destaged_bytes,
+            }),
+            recovery: Some(RecoveryStatus {
+                unclean: engine.recovery.unclean,
+                records: engine.recovery.records,
+                log_bytes: engine.recovery.log_bytes,
+                duration_us: engine.recovery.duration_ns / io::units::MICROSECOND_NS,
+                pages_repaired: engine.recovery.pages_repaired,
+                blocks_damaged: engine.recovery.blocks_damaged,
+            }),
+        }
+    }
+
+    /// A volume that is not served, from what could be read of its drives: a superblock, or what
+    /// is wrong.
+    pub fn at_rest(
+        name: &str,
+        fast: (PathBuf, Result<Superblock, String>),
+        slow: (PathBuf, Result<Superblock, String>),
+    ) -> VolumeStatus {
+        let any = fast.1.as_ref().or(slow.1.as_ref()).ok().cloned();
+        let (state, status, action) = judge_at_rest(name, &fast.1, &slow.1);
+        let drive =
+            |tier: Tier, (path, found): (PathBuf, Result<Superblock, String>)| DriveStatus {
+                path,
+                state: if found.is_ok() { DriveState::Online } else { DriveState::Missing },
+                size_bytes: any.as_ref().map(|any| any.geometry.layouts[tier.index()].drive_bytes),
+                free_bytes: None,
+                reads: 0,
+                read_bytes: 0,
+                writes: 0,
+                write_bytes: 0,
+                flushes: 0,
+                errors: 0,
+                problem: found.err(),
+            };
+        let geometry = any.as_ref().map(|any| &any.geometry);
+        VolumeStatus {
+            name: name.to_owned(),
+            volume: any.as_ref().map(|any| any.volume_id.to_string()),
+            state,
+            status,
+            action,
+            class: geometry.map(|geometry| geometry.class.name().to_owned()),
+            size_bytes: geometry.map(|geometry| geometry.volume_bytes),
+            extent_bytes: geometry.map(|geometry| geometry.extent_bytes),
+            memory_bytes: geometry.map(|geometry| geometry.map_memory_bytes()),
+            extents_mapped: None,
+            server: None,
+            requests: None,
+            served: None,
+            log: geometry.map(|geometry| LogStatus {
+                size_bytes: geometry.layouts[Tier::Fast.index()].log_bytes,
+                used_bytes: 0,
+                dirty_bytes: 0,
+                full_waits: 0,
+                checkpoints: 0,
+            }),
+            moves: None,
+            recovery: None,
+            drives: DrivesStatus { fast: drive(Tier::Fast, fast), slow: drive(Tier::Slow, slow) },
+        }
+    }
+
+    /// The volume in the manner of `zpool status`.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        let mut line = |label: &str, value: &str| {
+            writeln!(text, "{label:>8}: {value}").expect("a string takes any text");
+        };
+        let unknown = || "identity unknown".to_owned();
+        line("volume", &format!("{}  {}", self.name, self.volume.clone().unwrap_or_else(unknown)));
+        line("state", self.state.word());
+        line("status", &self.status);
+        line("action", self.action.as_deref().unwrap_or("none needed"));
+        if let (Some(size), Some(class), Some(extent)) =
+            (self.size_bytes, &self.class, self.extent_bytes)
+        {
+            let memory = self.memory_bytes.map(human_bytes).unwrap_or_default();
+            let (size, extent) = (human_bytes(size), human_bytes(extent));
+            line("size", &format!("{size}, class {class}, extents of {extent}, {memory} of RAM"));
+        }
+        if let Some(server) = &self.server {
+            line("server", &format!("process {}, {}", server.pid, server.io));
+            server.uris.iter().for_each(|uri| line("nbd", uri));
+            if let Some(file) = &server.fuse_file {
+                line("file", &file.display().to_string());
+            }
+        }
+        if let Some(recovery) = &self.recovery
+            && recovery.unclean
+        {
+            let ms = recovery.duration_us / 1000;
+            let (records, bytes) = (recovery.records, human_bytes(recovery.log_bytes));
+            line("recovery", &format!("{records} records, {bytes} of log replayed in {ms} ms"));
+        }
+        if let (Some(log), true) = (&self.log, self.server.is_some()) {
+            let (used, size) = (human_bytes(log.used_bytes), human_bytes(log.size_bytes));
+            line("log", &format!("{used} of {size} used, {} dirty", human_bytes(log.dirty_bytes)));
+        }
+        if let Some(moves) = &self.moves {
+            let [destaged, promoted, demoted] =
+                [moves.destaged_bytes, moves.promoted_bytes, moves.demoted_bytes].map(human_bytes);
+            line("moves", &format!("{destaged} destaged, {promoted} promoted, {demoted} demoted"));
+        }
+        if let Some(served) = &self.served {
+            let [log, fast, slow, hole] =
+                [served.log_bytes, served.fast_bytes, served.slow_bytes, served.hole_bytes]
+                    .map(human_bytes);
+            line("served", &format!("{log} log, {fast} fast, {slow} slow, {hole} holes"));
+        }
+        text.push('\n');
+        text.push_str(&self.drive_table());
+        if let Some(requests) = &self.requests {
+            text.push('\n');
+            text.push_str(&request_table(requests));
+        }
+        text
+    }
+
+    fn drive_table(&self) -> String {
+        let mut table = Table::new(&[
+            ("DRIVE", Align::Left),
+            ("STATE", Align::Left),
+            ("SIZE", Align::Right),
+            ("FREE", Align::Right),
+            ("READS", Align::Right),
+            ("READ", Align::Right),
+            ("WRITES", Align::Right),
+            ("WRITTEN", Align::Right),
+            ("FLUSHES", Align::Right),
+            ("ERRORS", Align::Right),
+            ("PATH", Align::Left),
+        ]);
+        let bytes = |bytes: Option<u64>| bytes.map_or("-".to_owned(), human_bytes);
+        let mut problems = String::new();
+        for (role, drive) in [("fast", &self.drives.fast), ("slow", &self.drives.slow)] {
+            table.row([
+                role.to_owned(),
+                drive.state.word().to_owned(),
+                bytes(drive.size_bytes),
+                bytes(drive.free_bytes),
+                drive.reads.to_string(),
+                human_bytes(drive.read_bytes),
+                drive.writes.to_string(),
+                human_bytes(drive.write_bytes),
+                drive.flushes.to_string(),
+                drive.errors.to_string(),
+                drive.path.display().to_string(),
+            ]);
+            if let Some(problem) = &drive.problem {
+                writeln!(problems, "{role}: {problem}").expect("a string takes any text");
+            }
+        }
+        table.render() + &problems
+    }
+}
+
+fn request_table(requests: &RequestStatus) -> String {
+    let mut table = Table::new(&[
+        ("REQUESTS", Align::Left),
+        ("COUNT", Align::Right),
+        ("BYTES", Align::Right),
+        ("P50", Align::Right),
+        ("P99", Align::Right),
+        ("MAX", Align::Right),
+        ("ERRORS", Align::Right),
+    ]);
+    let kinds = [
+        ("read", requests.read),
+        ("write", requests.write),
+        ("trim", requests.trim),
+        ("zero", requests.zero),
+        ("flush", requests.flush),
+    ];
+    for (name, kind) in kinds {
+        table.row([
+            name.to_owned(),
+            kind.count.to_string(),
+            human_bytes(kind.bytes),
+            format!("{} us", kind.p50_us),
+            format!("{} us", kind.p99_us),
+            format!("{} us", kind.max_us),
+            kind.errors.to_string(),
+        ]);
+    }
+    table.render()
+}
+
+type Judgement = (Health, String, Option<String>);
+
+fn judge_live(engine: &engine::Status, fast: &DriveStatus, slow: &DriveStatus) -> Judgement {
+    if let Some(cause) = &engine.poisoned {
+        return (
+            Health::Degraded,
+            format!(
+                "The volume has stopped taking writes: {cause}. Everything flushed before is safe."
+            ),
+            Some("Mend the cause, then stop and serve the volume again.".to_owned()),
+        );
+    }
+    for (role, drive) in [("fast", fast), ("slow", slow)] {
+        if drive.errors > 0 {
+            return (
+                Health::Degraded,
+                format!(
+                    "The {role} drive gave {} errors; the first: {}.",
+                    drive.errors,
+                    drive.problem.as_deref().unwrap_or("unknown")
+                ),
+                Some(format!(
+                    "Copy what matters, check the {role} drive and its cables, then run \
+                     'bimetal check'."
+                )),
+            );
+        }
+    }
+    if engine.recovery.blocks_damaged > 0 {
+        return (
+            Health::Degraded,
+            format!(
+                "{} blocks in the landing log are damaged: reading them gives an error.",
+                engine.recovery.blocks_damaged
+            ),
+            Some("Restore the files that cannot be read from a backup.".to_owned()),
+        );
+    }
+    let mode = if engine.read_only { "read-only" } else { "a flush is a flush" };
+    (Health::Online, format!("The volume is served ({mode})."), None)
+}
+
+fn judge_at_rest(
+    name: &str,
+    fast: &Result<Superblock, String>,
+    slow: &Result<Superblock, String>,
+) -> Judgement {
+    let unavailable = |status: String, action: &str| {
+        (Health::Unavailable, status, Some(format!("{action} Nothing was changed.")))
+    };
+    let (fast, slow) = match (fast, slow) {
+        (Ok(fast), Ok(slow)) => (fast, slow),
+        (Err(problem), Ok(_)) | (Ok(_), Err(problem)) => {
+            return unavailable(
+                format!("One drive cannot be used: {problem}."),
+                "Connect or restore that drive; 'bimetal scan' lists the drives that are here.",
+            );
+        }
+        (Err(one), Err(two)) => {
+            return unavailable(
+                format!("Neither drive can be used: {one}; {two}."),
+                "Connect the drives; 'bimetal scan' lists those that are here.",
+            );
+        }
+    };
+    if fast.volume_id != slow.volume_id || fast.role != Tier::Fast || slow.role != Tier::Slow {
+        return unavailable(
+            "The drives do not belong together as given.".to_owned(),
+            "'bimetal scan' lists which drives belong together; 'bimetal import --force' corrects \
+             the volume's file.",
+        );
+    }
+    match (fast.state, slow.state) {
+        (State::Creating, _) | (_, State::Creating) => unavailable(
+            "Creating the volume was interrupted before it held any data.".to_owned(),
+            "Create it again with --force.",
+        ),
+        (State::Clean, State::Clean) => (
+            Health::Offline,
+            "The volume is not served; it was closed in order.".to_owned(),
+            Some(format!("'bimetal serve {name}' or 'bimetal attach {name}' brings it up.")),
+        ),
+        _ => (
+            Health::Unclean,
+            "The volume is not served and was not closed in order; everything flushed is safe."
+                .to_owned(),
+            Some(format!("'bimetal serve {name}' replays the landing log and brings it up.")),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests;
