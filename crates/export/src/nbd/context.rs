@@ -75,13 +75,16 @@ impl Context {
 }
 
 /// The contexts a client has selected.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Contexts {
     allocation: bool,
     tier: bool,
 }
 
 impl Contexts {
+    /// None selected.
+    pub(super) const NONE: Contexts = Contexts { allocation: false, tier: false };
+
     pub(super) fn select(&mut self, context: Context) {
         match context {
             Context::Allocation => self.allocation = true,

@@ -134,7 +134,7 @@ pub(super) struct Haggler<'a> {
 
 impl<'a> Haggler<'a> {
     pub(super) fn new(export: &'a Export, security: Security, no_zeroes: bool) -> Haggler<'a> {
-        let contexts = Contexts::default();
+        let contexts = Contexts::NONE;
         Haggler { export, security, no_zeroes, structured: false, contexts }
     }
 
@@ -233,7 +233,7 @@ impl<'a> Haggler<'a> {
         let listing = option == option::LIST_META_CONTEXT;
         if !listing {
             // Each request replaces the selection, a failed one too.
-            self.contexts = Contexts::default();
+            self.contexts = Contexts::NONE;
         }
         if !self.structured {
             let message = "structured replies must be negotiated first";
@@ -353,3 +353,6 @@ fn refuse(out: &mut Vec<u8>, option: u32, error: u32, message: &str) -> Next {
 fn invalid(out: &mut Vec<u8>, option: u32) -> Next {
     refuse(out, option, option_reply::ERR_INVALID, "the option's data is malformed")
 }
+
+#[cfg(test)]
+mod tests;

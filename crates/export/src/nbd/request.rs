@@ -199,3 +199,6 @@ impl Request {
 fn refuse<T>(error: u32, message: &'static str) -> Result<T, Refusal> {
     Err(Refusal { error, message })
 }
+
+#[cfg(test)]
+mod tests;
