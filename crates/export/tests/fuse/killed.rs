@@ -98,7 +98,7 @@ fn the_next_server_takes_a_dead_loop_device_away() {
     let file = directory.path().join("volume");
     let device = LoopGuard::attach(&file, 512);
     child.kill();
-    assert_eq!(loop_device::find_by_backing(&file).unwrap(), [device.0.clone()]);
+    assert_eq!(loop_device::find_by_backing(&file).unwrap(), [device.0.as_path()]);
     let server = Server::at(directory.path(), |volume| volume, false).unwrap();
     let told = server.recovered.as_deref().unwrap();
     assert!(told.contains(device.0.to_str().unwrap()), "{told}");

@@ -22,7 +22,7 @@ fn a_device_appears_and_goes_without_a_trace() {
     let server = Server::start();
     for sector_bytes in [512, 4096] {
         let device = LoopGuard::attach(&server.file, sector_bytes);
-        assert_eq!(loop_device::find_by_backing(&server.file).unwrap(), [device.0.clone()]);
+        assert_eq!(loop_device::find_by_backing(&server.file).unwrap(), [device.0.as_path()]);
         let name = device.0.file_name().unwrap().to_str().unwrap();
         let queue = format!("/sys/block/{name}/queue/logical_block_size");
         let reported = std::fs::read_to_string(queue).unwrap();
