@@ -316,6 +316,7 @@ fn block_runs(blocks: &[(u64, Logged)]) -> Vec<(u64, u64)> {
 fn settle(shared: &Shared, jobs: &[Job], done: &[bool], before: Lsn) {
     let mut state = shared.state.borrow_mut();
     let state = &mut *state;
+    let before_blocks = state.log.live_blocks();
     for (job, done) in jobs.iter().zip(done) {
         let mapping = state.map.get(job.extent);
         if !*done || !mapping.moving() || mapping.home() != job.planned {
@@ -347,6 +348,7 @@ fn settle(shared: &Shared, jobs: &[Job], done: &[bool], before: Lsn) {
             state.counters.moves.promoted_bytes += state.geometry.extent_bytes;
         }
     }
+    state.pace.emptied(before_blocks.saturating_sub(state.log.live_blocks()));
 }
 
 fn abandon<'a>(shared: &Shared, jobs: impl Iterator<Item = &'a Job>) {

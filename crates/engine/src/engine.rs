@@ -92,6 +92,7 @@ impl Engine {
             released: WaitList::new(),
             accessed: WaitList::new(),
             janitor_work: WaitList::new(),
+            ended: WaitList::new(),
             janitor_ended: Cell::new(false),
             drain_waiters: Cell::new(0),
         });
@@ -113,13 +114,14 @@ impl Engine {
             shared.state.borrow_mut().closing = true;
             return Ok(());
         }
-        shared.alive()?;
+        if let Err(error) = shared.alive() {
+            // Nothing more can be made durable; the writer has nothing left to do.
+            shared.state.borrow_mut().closed = true;
+            shared.log_work.wake_all();
+            return Err(error);
+        }
         shared.state.borrow_mut().closing = true;
-        shared.released.wake_all();
-        shared
-            .accessed
-            .until(|| (shared.state.borrow().requests_under_way == 0).then_some(()))
-            .await;
+        shared.ended.until(|| (shared.state.borrow().requests_under_way == 0).then_some(())).await;
         shared.janitor_work.wake_all();
         shared.janitor_work.until(|| shared.janitor_ended.get().then_some(())).await;
         let outcome = self.settle_all().await;
@@ -289,7 +291,7 @@ impl Drop for Request<'_> {
             state.closing
         };
         if closing {
-            self.0.accessed.wake_all();
+            self.0.ended.wake_all();
         } else {
             janitor::wake_if_needed(self.0);
         }

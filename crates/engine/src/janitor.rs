@@ -58,7 +58,7 @@ pub(crate) async fn run(shared: Rc<Shared>) {
                 rest(&shared, until_ns).await;
                 continue;
             }
-            Work::Destage => match destage(&shared).await {
+            Work::Destage => match drain(&shared, destage(&shared)).await {
                 Ok(Progress::None) => {
                     // Held up by requests under way: let them end.
                     let soon = shared.io.now_ns() + HELD_UP_NS;
@@ -67,7 +67,7 @@ pub(crate) async fn run(shared: Rc<Shared>) {
                 }
                 outcome => outcome.map(|_| ()),
             },
-            Work::Checkpoint => checkpoint(&shared).await,
+            Work::Checkpoint => drain(&shared, checkpoint(&shared)).await,
             Work::DurablePoint => durable_point(&shared).await,
             Work::Move => match move_some(&shared).await {
                 Ok(false) => {
@@ -92,6 +92,15 @@ pub(crate) async fn run(shared: Rc<Shared>) {
     shared.janitor_work.wake_all();
 }
 
+/// Measures how long emptying the log takes.
+async fn drain<T>(shared: &Shared, work: impl Future<Output = T>) -> T {
+    let started_ns = shared.io.now_ns();
+    let value = work.await;
+    let duration_ns = shared.io.now_ns() - started_ns;
+    shared.state.borrow_mut().pace.worked(duration_ns);
+    value
+}
+
 /// A failed destage or move loses nothing: the data stays where it was. But when the log is full
 /// because of it, clients must hear of it instead of waiting for ever.
 fn note_failure(shared: &Shared, error: Error) {
@@ -102,7 +111,8 @@ fn note_failure(shared: &Shared, error: Error) {
 }
 
 fn choose(state: &mut State, now_ns: u64) -> Work {
-    if state.closing || state.poisoned.is_some() {
+    // Requests under way may still need room in the log.
+    if state.poisoned.is_some() || (state.closing && state.requests_under_way == 0) {
         return Work::Stop;
     }
     let oldest_live = state.log.oldest_live();

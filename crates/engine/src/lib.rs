@@ -23,6 +23,7 @@ mod janitor;
 mod log;
 mod map;
 mod mover;
+mod pace;
 mod policy;
 mod read;
 mod recover;

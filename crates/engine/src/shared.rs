@@ -40,6 +40,8 @@ pub(crate) struct Shared {
     pub accessed: WaitList,
     /// The janitor waits here for something to do.
     pub janitor_work: WaitList,
+    /// Requests ended while the volume is being closed.
+    pub ended: WaitList,
     /// The janitor has ended.
     pub janitor_ended: Cell<bool>,
     /// Callers that wait for accesses to end, so that ending one is cheap when there is none.

@@ -14,6 +14,7 @@ use crate::geometry::Geometry;
 use crate::guards::Guards;
 use crate::log::Log;
 use crate::map::Map;
+use crate::pace::Pace;
 use crate::policy::Policy;
 use crate::slots::{Quarantine, Slots};
 use crate::status::{Moves, Recovery, RequestUse, Served};
@@ -27,6 +28,10 @@ pub(crate) struct FlushTurns {
     /// Turns that have ended.
     pub done: u64,
 }
+
+/// Log blocks that the record of one run of fresh writes may take: its entries fit one header
+/// block, and it may have to seal another.
+pub(crate) const FRESH_RECORD_BLOCKS: u64 = 2;
 
 /// How the janitor sleeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,6 +94,10 @@ pub(crate) struct State {
     pub janitor: Rest,
     /// Requests that wait for log space.
     pub waiting_for_room: u64,
+    /// Slows writers down when the log fills faster than it empties.
+    pub pace: Pace,
+    /// Log blocks that fresh writes under way will need when their data has arrived.
+    pub promised_blocks: u64,
     /// Extents with a block in the log that failed its checksum; they are not destaged.
     pub damaged: BTreeSet<ExtentId>,
     /// Where the search for cold residents of the fast drive goes on.
@@ -123,6 +132,8 @@ impl State {
             requests_under_way: 0,
             janitor: Rest::Awake,
             waiting_for_room: 0,
+            pace: Pace::default(),
+            promised_blocks: 0,
             damaged: BTreeSet::new(),
             clock_hand: 0,
         }
@@ -241,7 +252,15 @@ impl State {
     /// Whether a client's request of so many blocks may be appended now.
     pub fn has_room_for(&self, data_blocks: u64) -> bool {
         let needed = Log::worst_case_blocks(data_blocks) + self.log_reserve_blocks();
-        self.log.room_blocks() >= needed
+        self.log.room_blocks() >= needed + self.promised_blocks
+    }
+
+    /// Whether a client may begin to write extents to fresh slots, whose records come later. They
+    /// may take half of the reserve; the other half is always there for the janitor, who makes
+    /// room for everybody else.
+    pub fn has_room_for_fresh(&self) -> bool {
+        let needed = self.log_reserve_blocks() / 2 + FRESH_RECORD_BLOCKS;
+        self.log.room_blocks() >= needed + self.promised_blocks
     }
 
     /// How full the log is, 0 to 1, of what clients may use.

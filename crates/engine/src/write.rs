@@ -15,10 +15,11 @@ use crate::drive::Watched;
 use crate::error::Error;
 use crate::flush::flush_for_client;
 use crate::guards::Hold;
+use crate::pace::PACED_FROM_FILL;
 use crate::policy::Access;
 use crate::read::read_blocks;
 use crate::shared::{AccessPass, GuardPass, Looks, Shared};
-use crate::state::State;
+use crate::state::{FRESH_RECORD_BLOCKS, State};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Route {
@@ -191,22 +192,33 @@ pub(crate) async fn write_blocks(
 async fn admitted(shared: &Shared, at: u64, length: u64, alone: bool) -> Result<(), Error> {
     let (first, count) = extents_of(shared, at, length);
     let mut waited = false;
+    let mut paced = false;
     loop {
-        {
+        let delay_ns = {
             let mut state = shared.state.borrow_mut();
             if let Some(cause) = &state.poisoned {
                 return Err(Error::Poisoned(cause.clone()));
             }
             let free = alone || !state.guards.any_alone(first, count);
-            if free
-                && (state.has_room_for(length / BLOCK_BYTES) || !may_use_log(&state, at, length))
-            {
-                return Ok(());
-            }
-            if free && !waited {
+            let fits = free && has_room(&state, at, length);
+            if free && !fits && !waited {
                 state.counters.full_waits += 1;
                 waited = true;
             }
+            if fits && !paced {
+                Some(pace(&mut state, shared, at, length))
+            } else {
+                fits.then_some(0)
+            }
+        };
+        match delay_ns {
+            Some(0) => return Ok(()),
+            Some(delay_ns) => {
+                paced = true;
+                shared.io.sleep(delay_ns).await;
+                continue;
+            }
+            None => {}
         }
         let conflict = || {
             let state = shared.state.borrow();
@@ -223,15 +235,43 @@ async fn admitted(shared: &Shared, at: u64, length: u64, alone: bool) -> Result<
     }
 }
 
-fn may_use_log(state: &State, at: u64, length: u64) -> bool {
-    pieces(state, at, length).any(|(extent, _, bytes)| match route(state, extent, bytes) {
-        Route::Log => true,
-        Route::Home(_) => false,
-        // The slots may run out while the request takes them; then the rest goes to the log.
-        Route::Fresh => {
-            state.slots[0].free() + state.slots[1].free() < length / state.geometry.extent_bytes
+/// How long the request should wait because the log fills faster than it empties.
+fn pace(state: &mut State, shared: &Shared, at: u64, length: u64) -> u64 {
+    let fill = state.log_fill();
+    if fill < PACED_FROM_FILL {
+        return 0;
+    }
+    let logs = pieces(state, at, length)
+        .any(|(extent, _, bytes)| route(state, extent, bytes) == Route::Log);
+    if !logs {
+        return 0;
+    }
+    // A lone request's record has a header block too.
+    state.pace.delay_ns(shared.io.now_ns(), length / BLOCK_BYTES + 1, fill)
+}
+
+/// Whether the log has room for what the request's routes put there.
+fn has_room(state: &State, at: u64, length: u64) -> bool {
+    if state.has_room_for(length / BLOCK_BYTES) {
+        return true;
+    }
+    // If the slots ran out while the request takes them, the rest would go to the log.
+    let mut slots_fast = 0;
+    let mut slots_any = 0;
+    for (extent, _, bytes) in pieces(state, at, length) {
+        match route(state, extent, bytes) {
+            Route::Log => return false,
+            Route::Home(_) => {}
+            Route::Fresh => match state.map.get(extent).home() {
+                Some(Home { tier: Tier::Fast, .. }) => slots_fast += 1,
+                _ => slots_any += 1,
+            },
         }
-    })
+    }
+    let free = [state.slots[0].free(), state.slots[1].free()];
+    let slots_suffice =
+        slots_fast + slots_any <= free[0] || slots_fast == 0 && slots_any <= free[0] + free[1];
+    slots_fast + slots_any == 0 || slots_suffice && state.has_room_for_fresh()
 }
 
 /// The parts of a request by extent: which, offset in the volume, bytes.
@@ -281,7 +321,7 @@ fn plan(shared: &Shared, at: u64, buf: &mut Buf) -> (Vec<Run>, Option<Large>) {
                 tier: home.tier,
                 position: state.geometry.position(home) + start % state.geometry.extent_bytes,
             },
-            Route::Fresh => match state.take_slot_for_new() {
+            Route::Fresh => match take_slot(state, extent) {
                 Some(home) => {
                     let from = (start - at) as usize;
                     let crc = crc32c(&buf[from..from + bytes as usize]);
@@ -314,9 +354,23 @@ fn plan(shared: &Shared, at: u64, buf: &mut Buf) -> (Vec<Run>, Option<Large>) {
             }
             state.mark_logged(run.at, run.bytes as u64);
             state.log.note_client();
+        } else if matches!(run.target, Target::Fresh { .. }) {
+            state.promised_blocks += FRESH_RECORD_BLOCKS;
         }
     }
     (runs, large)
+}
+
+/// A slot for the fresh copy of an extent. One that lives on the fast drive stays there, also when
+/// only the reserve is left: its old slot comes back.
+fn take_slot(state: &mut State, extent: ExtentId) -> Option<Home> {
+    match state.map.get(extent).home() {
+        Some(Home { tier: Tier::Fast, .. }) => {
+            state.reclaim();
+            state.take_slot(Tier::Fast)
+        }
+        _ => state.take_slot_for_new(),
+    }
 }
 
 /// Takes `next` into `last` if it goes on where that ends.
@@ -411,16 +465,18 @@ async fn settle(shared: &Shared, run: Run, outcome: Result<(), io::IoError>) -> 
             if let Err(error) = outcome {
                 // Nothing points at the slots: they are free at once.
                 let mut state = shared.state.borrow_mut();
+                state.promised_blocks -= FRESH_RECORD_BLOCKS;
                 for allocation in extents {
                     let home = allocation.home;
                     state.slots[home.tier.index()].release(home.slot);
                 }
                 return Err(error.into());
             }
-            // Each allocation takes 24 bytes of a header block, 168 of them fit one.
-            shared.internal_room(2).await?;
+            // Promised at planning, so this does not wait; it fails when the volume is poisoned.
+            shared.internal_room(FRESH_RECORD_BLOCKS).await?;
             {
                 let mut state = shared.state.borrow_mut();
+                state.promised_blocks -= FRESH_RECORD_BLOCKS;
                 if tier == Tier::Slow {
                     state.home_dirty[tier.index()] = true;
                 }

@@ -266,3 +266,34 @@ fn requests_beyond_the_volume_or_off_the_sectors_are_refused() {
         assert!(engine.read(100, io.pool().take(100)).await.1.is_err());
     });
 }
+
+#[test]
+fn a_log_that_fills_faster_than_it_empties_slows_writers_down_instead_of_stopping_them() {
+    let rig = Rig::sized(12, 64 * MIB, 512 * MIB, 4096);
+    rig.create();
+    rig.session(|io, engine| async move {
+        let size = engine.info().size_bytes;
+        for at in (0..size).step_by(1 << 20) {
+            put(&io, &engine, at, (1 << 20).min(size - at) as usize, 1).await;
+        }
+        // Random blocks of the slow drive, several times what the log holds, without a rest.
+        let mut longest_ns = 0;
+        let mut all_ns = 0;
+        let blocks = 6000u64;
+        for n in 0..blocks {
+            let at = 80 * MIB + n * 7_919 % (size / 4096 - 20_480) * 4096;
+            let started_ns = io.now_ns();
+            put(&io, &engine, at, 4096, 2).await;
+            let took_ns = io.now_ns() - started_ns;
+            longest_ns = longest_ns.max(took_ns);
+            all_ns += took_ns;
+        }
+        let mean_ns = all_ns / blocks;
+        assert!(engine.status().log.checkpoints > 2, "the log went around");
+        assert!(longest_ns < SECOND_NS / 2, "a write took {longest_ns} ns, the mean is {mean_ns}");
+        // Only at first, while nobody knows how fast this disk empties it.
+        let waits = engine.status().log.full_waits;
+        assert!(waits < 10, "{waits} writes ran into a full log");
+    });
+    rig.assert_sound();
+}

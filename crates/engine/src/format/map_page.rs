@@ -15,6 +15,9 @@ pub const PAGE_BYTES: usize = 4096;
 /// Extents per page.
 pub const ENTRIES_PER_PAGE: usize = (PAGE_BYTES - HEADER_BYTES) / 8;
 
+/// Compared with as a whole, which is as fast as memory: a large volume has mostly blank pages.
+const BLANK: [u8; PAGE_BYTES] = [0; PAGE_BYTES];
+
 const MAGIC: u32 = u32::from_le_bytes(*b"BMmp");
 const VERSION: u32 = 1;
 
@@ -85,7 +88,7 @@ pub fn examine(bytes: &[u8], volume_tag: u64, page: u64) -> PageCopy {
     if bytes.len() != PAGE_BYTES {
         return PageCopy::Bad;
     }
-    if bytes.iter().all(|byte| *byte == 0) {
+    if bytes == BLANK {
         return PageCopy::Blank;
     }
     let sound = u32_at(bytes, AT_MAGIC) == MAGIC
