@@ -235,12 +235,19 @@ impl Oracle {
         Ok(())
     }
 
-    /// The byte ranges of `chunk_bytes` that have ever been written and may hold something.
-    pub fn touched(&self, chunk_bytes: u64) -> Vec<Range<u64>> {
-        let mut chunks: Vec<u64> =
-            self.blocks.keys().map(|block| block * BLOCK_BYTES / chunk_bytes).collect();
-        chunks.dedup();
-        chunks.into_iter().map(|chunk| chunk * chunk_bytes..(chunk + 1) * chunk_bytes).collect()
+    /// The byte ranges of `chunk_bytes` that may hold something, and whether all in them is
+    /// certain: each block has one write only, which must survive.
+    pub fn touched(&self, chunk_bytes: u64) -> Vec<(Range<u64>, bool)> {
+        let mut chunks: BTreeMap<u64, bool> = BTreeMap::new();
+        for (block, history) in &self.blocks {
+            let certain = match history.entries.as_slice() {
+                [one] => durable(one, self.durable_until),
+                _ => false,
+            };
+            *chunks.entry(block * BLOCK_BYTES / chunk_bytes).or_insert(true) &= certain;
+        }
+        let range = |chunk| chunk * chunk_bytes..(chunk + 1) * chunk_bytes;
+        chunks.into_iter().map(|(chunk, certain)| (range(chunk), certain)).collect()
     }
 
     /// Writes begun so far.

@@ -154,9 +154,12 @@ fn foreign_and_misplaced_data_is_named() {
 }
 
 #[test]
-fn touched_ranges_are_listed_once() {
+fn touched_ranges_are_listed_once_and_the_certain_ones_told_apart() {
     let mut oracle = Oracle::new();
+    let chunk = 128 << 10;
     write(&mut oracle, 4096, 8192);
     write(&mut oracle, 200 << 10, 512);
-    assert_eq!(oracle.touched(128 << 10), [0..128 << 10, 128 << 10..256 << 10]);
+    flush(&mut oracle);
+    write(&mut oracle, 8192, 4096);
+    assert_eq!(oracle.touched(chunk), [(0..chunk, false), (chunk..2 * chunk, true)]);
 }

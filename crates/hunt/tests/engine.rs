@@ -1,0 +1,149 @@
+//! The engine under power cuts: every story, at every operation, under every rule of loss; a few
+//! mixtures; and what else a simulated machine can show.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use hunt::{
+    Bimetal, Effort, Oracle, SECTOR_BYTES, Subject, Watched, Workload, enumerate, mixture, stories,
+};
+use io::units::{GIB, MIB};
+use io::{Durability, Volume};
+use twin::{CacheLoss, DriveSpec, Random, Simulation};
+
+/// Stories are the same in each run; other seeds are for hunting.
+const SEED: u64 = 1;
+
+fn survives(name: &str) {
+    let effort = Effort { recut_every: 150, ..Effort::default() };
+    let mut played = 0;
+    for atomic_write_bytes in [512, 4096] {
+        for story in stories(SEED, atomic_write_bytes) {
+            if story.name == name {
+                enumerate(&Bimetal, &story, &effort).expect_clean();
+                played += 1;
+            }
+        }
+    }
+    assert!(played > 0, "there is no story '{name}'");
+}
+
+/// One test for each story, so that they run side by side and fail by name.
+macro_rules! survives {
+    ($($test:ident: $name:literal,)*) => {
+        $(#[test]
+        fn $test() {
+            survives($name);
+        })*
+
+        #[test]
+        fn every_story_is_played() {
+            let mut names: Vec<&str> = stories(SEED, 512).iter().map(|story| story.name).collect();
+            names.dedup();
+            assert_eq!(names, [$($name),*]);
+        }
+    };
+}
+
+survives! {
+    a_volume_survives_its_creation: "create",
+    a_volume_survives_a_clean_close: "clean close",
+    a_volume_survives_small_writes_and_flushes: "small writes and flushes",
+    a_volume_survives_unaligned_writes: "unaligned writes",
+    a_volume_survives_durable_writes: "durable writes",
+    a_volume_survives_concurrent_clients_that_flush: "concurrent clients that flush",
+    a_volume_survives_allocation_on_the_fast_drive: "allocation on the fast drive",
+    a_volume_survives_allocation_on_the_slow_drive: "allocation on the slow drive",
+    a_volume_survives_rewriting_whole_extents: "rewriting whole extents",
+    a_volume_survives_overwriting_at_home: "overwriting at home",
+    a_volume_survives_trims: "trims",
+    a_volume_survives_zeroes: "zeroes",
+    a_volume_survives_destage: "destage",
+    a_volume_survives_destage_while_clients_write: "destage while clients write",
+    a_volume_survives_promotion: "promotion",
+    a_volume_survives_demotion: "demotion",
+    a_volume_survives_a_checkpoint: "checkpoint",
+    a_volume_survives_the_wrap_of_its_log: "the log wraps",
+    a_volume_survives_being_full: "a full volume",
+    a_volume_survives_the_recovery_of_a_recovery: "recovery of a recovery",
+    a_volume_survives_a_mixture: "mixture",
+}
+
+#[test]
+fn a_volume_survives_mixtures_of_other_seeds() {
+    let effort = Effort { stride: 3, recut_every: 0, ..Effort::default() };
+    for seed in 10..16 {
+        for atomic_write_bytes in [512, 4096] {
+            enumerate(&Bimetal, &mixture(seed, atomic_write_bytes), &effort).expect_clean();
+        }
+    }
+}
+
+/// Runs several clients on a new volume over these drives; gives the trace and what was found
+/// after a cut.
+fn lifetime(seed: u64) -> (u64, u64) {
+    let simulation = Simulation::new(seed);
+    let fast = simulation.add_drive(DriveSpec::fast("fast", 12 * MIB));
+    let slow = simulation.add_drive(DriveSpec::slow("slow", 68 * MIB));
+    let oracle = Rc::new(RefCell::new(Oracle::new()));
+    for round in 0..3 {
+        let io = simulation.boot();
+        let (fast, slow) = (simulation.device(&io, fast), simulation.device(&io, slow));
+        let life = async {
+            if round == 0 {
+                Bimetal.create(&io, &fast, &slow).await?;
+            }
+            let volume = Bimetal.open(&io, &fast, &slow).await?;
+            let watched = Watched::new(&io, volume, oracle.clone());
+            let mut random = Random::new(seed);
+            watched.look_after_cut(&mut random).await.map_err(|trouble| trouble.to_string())?;
+            let workload = Workload {
+                seed: seed + round,
+                clients: 6,
+                steps: 80,
+                span: 0..16 * MIB,
+                length_bytes_max: MIB,
+            };
+            workload.run(&watched).await.map_err(|trouble| trouble.to_string())
+        };
+        simulation.run(&io, life).done().unwrap();
+        io.drop_tasks();
+        simulation.power_cut(CacheLoss::Torn(seed));
+        oracle.borrow_mut().cut();
+    }
+    (simulation.trace(), simulation.now_ns())
+}
+
+#[test]
+fn the_same_seed_twice_gives_the_same_trace() {
+    assert_eq!(lifetime(1), lifetime(1));
+    assert_ne!(lifetime(1), lifetime(2));
+}
+
+#[test]
+fn a_flush_after_random_writes_is_one_flush_of_the_fast_drive_and_none_of_the_slow_one() {
+    let simulation = Simulation::new(1);
+    let fast = simulation.add_drive(DriveSpec::fast("fast", GIB));
+    let slow = simulation.add_drive(DriveSpec::slow("slow", 8 * GIB));
+    let io = simulation.boot();
+    let devices = (simulation.device(&io, fast), simulation.device(&io, slow));
+    let flushes = || (simulation.counters(fast).flushes, simulation.counters(slow).flushes);
+    let run = async {
+        Bimetal.create(&io, &devices.0, &devices.1).await.unwrap();
+        let volume = Bimetal.open(&io, &devices.0, &devices.1).await.unwrap();
+        let mut random = Random::new(1);
+        let before = flushes();
+        for _ in 0..500 {
+            let at = random.below(volume.info().size_bytes / 4096) * 4096;
+            let buf = io.pool().take_zeroed(8 * SECTOR_BYTES);
+            volume.write(at, buf, Durability::Volatile).await.1.unwrap();
+        }
+        assert_eq!(flushes(), before, "nobody has asked yet");
+        volume.flush().await.unwrap();
+        assert_eq!(flushes(), (before.0 + 1, before.1));
+        volume.flush().await.unwrap();
+        assert_eq!(flushes(), (before.0 + 1, before.1), "with nothing dirty nothing is sent");
+    };
+    simulation.run(&io, run).done();
+    io.drop_tasks();
+}
