@@ -7,6 +7,7 @@
 //! * Files are read once, when the server is set up; a renewed certificate needs a restart.
 
 mod certificate;
+mod ec_key;
 #[cfg(feature = "tls-psk")]
 mod psk;
 mod session;

@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use io::IoError;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivateSec1KeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig, ServerConnection};
 
+use super::ec_key::straighten;
 use super::session::{Plaintext, Session};
 use super::{ClientCertificates, Sessions, broken, unusable};
 
@@ -28,8 +29,7 @@ impl CertificateSessions {
     ) -> Result<CertificateSessions, IoError> {
         let (chain_path, chain) = read_certificates(directory, "server-cert.pem")?;
         let key_path = directory.join("server-key.pem");
-        let key =
-            PrivateKeyDer::from_pem_file(&key_path).map_err(|error| unusable(&key_path, error))?;
+        let key = read_key(&key_path)?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ServerConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()
@@ -53,6 +53,15 @@ impl CertificateSessions {
             builder.with_single_cert(chain, key).map_err(|error| unusable(&chain_path, error))?;
         Ok(CertificateSessions { config: Arc::new(config) })
     }
+}
+
+fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>, IoError> {
+    let key = PrivateKeyDer::from_pem_file(path).map_err(|error| unusable(path, error))?;
+    let straightened = match &key {
+        PrivateKeyDer::Sec1(sec1) => straighten(sec1.secret_sec1_der()),
+        _ => None,
+    };
+    Ok(straightened.map_or(key, |der| PrivateSec1KeyDer::from(der).into()))
 }
 
 /// All certificates of a file, at least one.
