@@ -1,0 +1,112 @@
+//! `bimetal check`: verifies every invariant of format and map on both drives, changing nothing.
+
+use std::fmt::Write;
+
+use clap::Args;
+use io::units::human_bytes;
+use serde::Serialize;
+use uring::{Access, Kernel, KernelOptions};
+
+use crate::failure::{Exit, Failure, Outcome};
+use crate::progress;
+use crate::selection::VolumeArgument;
+use crate::server::ServerRecord;
+use crate::settings::Settings;
+
+/// Verify both drives of a volume that is not being served; changes nothing
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  bimetal check vol0
+  bimetal check --fast fast.img --slow slow.img
+
+Ends with exit code 0 when nothing is wrong (a volume that was not closed in order is not wrong: the
+next start replays its log), and 3 when something is.")]
+pub struct CheckArguments {
+    #[command(flatten)]
+    volume: VolumeArgument,
+}
+
+#[derive(Debug, Serialize)]
+struct Check {
+    name: String,
+    /// It was closed in order.
+    clean: bool,
+    /// What is wrong and stays wrong.
+    errors: Vec<String>,
+    /// What is damaged but has an intact copy: the next start for writing repairs it.
+    repairable: Vec<String>,
+    extents_mapped: Mapped,
+    log_records: u64,
+    log_dirty_bytes: u64,
+    map_pages: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Mapped {
+    fast: u64,
+    slow: u64,
+}
+
+/// Runs the command.
+pub fn run(arguments: &CheckArguments, settings: &Settings) -> Outcome {
+    let selection = arguments.volume.select(settings)?;
+    if let Some(server) = ServerRecord::alive(settings, &selection.name)? {
+        let name = &selection.name;
+        return Err(Failure::failed(format!("volume '{name}' is served by {server}"))
+            .hint("a check reads drives at rest: stop the server first"));
+    }
+    selection.verify_identity()?;
+    let (io, kernel) = Kernel::start(KernelOptions::default())?;
+    let fast = kernel.open_device(&selection.fast, Access::ReadOnly)?;
+    let slow = kernel.open_device(&selection.slow, Access::ReadOnly)?;
+    let bar = progress::steps("checking");
+    let tell = |done: u64, total: u64| {
+        bar.set_length(total);
+        bar.set_position(done);
+    };
+    let report = io.block_on(engine::check(&io, &fast, &slow, &tell)).map_err(Failure::failed)?;
+    bar.finish_and_clear();
+    let [fast, slow] = report.extents_mapped;
+    let check = Check {
+        name: report.name,
+        clean: report.clean,
+        errors: report.errors,
+        repairable: report.repairable,
+        extents_mapped: Mapped { fast, slow },
+        log_records: report.log_records,
+        log_dirty_bytes: report.log_dirty_bytes,
+        map_pages: report.map_pages,
+    };
+    settings.output.show("check", &check, text)?;
+    let sound = check.errors.is_empty() && check.repairable.is_empty();
+    Ok(if sound { Exit::Done } else { Exit::Degraded })
+}
+
+fn text(check: &Check) -> String {
+    let mut text = String::new();
+    let mut line = |line: String| writeln!(text, "{line}").expect("a string takes any text");
+    let left = if check.clean { "closed in order" } else { "not closed in order" };
+    line(format!("volume '{}' ({left})", check.name));
+    line(format!(
+        "{} map pages, {} extents on the fast drive, {} on the slow one",
+        check.map_pages, check.extents_mapped.fast, check.extents_mapped.slow
+    ));
+    if check.log_records > 0 {
+        let dirty = human_bytes(check.log_dirty_bytes);
+        line(format!("{} log records to replay, {dirty} only in the log", check.log_records));
+    }
+    for problem in &check.repairable {
+        line(format!("repairable: {problem}"));
+    }
+    for problem in &check.errors {
+        line(format!("error: {problem}"));
+    }
+    line(match (check.errors.is_empty(), check.repairable.is_empty()) {
+        (true, true) => "nothing is wrong".to_owned(),
+        (true, false) => "nothing is lost; serving the volume once repairs it".to_owned(),
+        (false, _) => {
+            "some data is damaged: copy what can be read, then restore from a backup".to_owned()
+        }
+    });
+    text
+}

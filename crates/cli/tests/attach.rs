@@ -1,0 +1,167 @@
+//! `attach` and `detach`: file systems live on the device, and everything is cleaned up, also
+//! after the server was killed.
+
+mod support;
+
+use std::fs;
+use std::path::Path;
+
+use support::*;
+
+fn loops_over(place: &Place) -> usize {
+    let list = must(tool("losetup").args(["--list", "--noheadings", "--output", "BACK-FILE"]));
+    list.lines().filter(|line| line.contains(place.dir.path().to_str().unwrap())).count()
+}
+
+/// Makes a file system, fills it until nothing fits any more, checks what was written, and has
+/// its own tool check it.
+fn live(make: &[&str], check: &[&str]) {
+    let what = make[0];
+    if !can_attach(what) || !has_tools(what, &[make[0], check[0]]) {
+        return;
+    }
+    let place = Place::new();
+    place.create("v", "128M", "512M");
+    let attachment = place.attach("v");
+    must(tool(make[0]).args(&make[1..]).arg(&attachment.device));
+    let mount = Mount::new(&attachment.device, place.path("mnt"));
+    must(tool("cp").arg("-r").arg("/usr/include").arg(mount.dir.join("tree")));
+    must(tool("sync").arg("-f").arg(&mount.dir));
+    fill(&mount.dir);
+    must(tool("diff").args(["-r", "/usr/include"]).arg(mount.dir.join("tree")));
+    mount.unmount();
+    must(tool(check[0]).args(&check[1..]).arg(&attachment.device));
+    // Once more from the drives: after detaching and attaching again.
+    drop(attachment);
+    place.bimetal(&["check", "v"]).expect(0, &[]);
+    let attachment = place.attach("v");
+    let mount = Mount::new(&attachment.device, place.path("mnt"));
+    must(tool("diff").args(["-r", "/usr/include"]).arg(mount.dir.join("tree")));
+    verify_filling(&mount.dir);
+    mount.unmount();
+    drop(attachment);
+    assert_eq!(loops_over(&place), 0);
+    assert_eq!(fs::read_dir(place.path("conf/run")).unwrap().count(), 1, "only the log is left");
+}
+
+/// Writes files of known content until the file system is full.
+fn fill(dir: &Path) {
+    for number in 0..10_000 {
+        let bytes = pattern(number, 4 << 20);
+        if fs::write(dir.join(format!("fill.{number}")), bytes).is_err() {
+            return;
+        }
+    }
+    panic!("the file system never filled up");
+}
+
+/// Reads back every file of [`fill`] but the last, which did not fit.
+fn verify_filling(dir: &Path) {
+    let mut whole = 0;
+    while dir.join(format!("fill.{}", whole + 1)).exists() {
+        let bytes = fs::read(dir.join(format!("fill.{whole}"))).unwrap();
+        assert!(bytes == pattern(whole, 4 << 20), "fill.{whole} has changed");
+        whole += 1;
+    }
+    assert!(whole > 10, "only {whole} files fitted");
+}
+
+#[test]
+fn ext4_lives_on_it_until_it_is_full() {
+    live(&["mkfs.ext4", "-q"], &["e2fsck", "-fn"]);
+}
+
+#[test]
+fn xfs_lives_on_it_until_it_is_full() {
+    live(&["mkfs.xfs", "-q"], &["xfs_repair", "-n"]);
+}
+
+#[test]
+fn btrfs_lives_on_it_until_it_is_full() {
+    live(&["mkfs.btrfs", "-q"], &["btrfs", "check"]);
+}
+
+#[test]
+fn a_device_in_use_is_not_taken_away() {
+    if !can_attach("detach while mounted") || !has_tools("detach while mounted", &["mkfs.ext4"]) {
+        return;
+    }
+    let place = Place::new();
+    place.create("v", "64M", "128M");
+    let attachment = place.attach("v");
+    // A second attach gives the same device.
+    let again = place.bimetal(&["attach", "v"]);
+    assert_eq!(Path::new(again.out.trim()), attachment.device);
+    must(tool("mkfs.ext4").arg("-q").arg(&attachment.device));
+    let mount = Mount::new(&attachment.device, place.path("mnt"));
+    place.bimetal(&["detach", "v"]).expect(1, &["mounted", "mnt"]);
+    fs::write(mount.dir.join("file"), "still here").unwrap();
+    mount.unmount();
+    place.bimetal(&["detach", "v"]).expect(0, &[]);
+    place.bimetal(&["detach", "v"]).expect(1, &["not attached"]);
+    assert_eq!(place.status("v")["state"], "offline");
+}
+
+#[test]
+fn what_a_killed_server_leaves_behind_is_cleared_away() {
+    if !can_attach("clearing up") {
+        return;
+    }
+    let place = Place::new();
+    place.create("v", "64M", "128M");
+    let attachment = place.attach("v");
+    attachment.kill_server();
+    assert_eq!(loops_over(&place), 1);
+    let said = place.bimetal(&["detach", "v"]);
+    assert!(said.code == 0 && said.out.contains("killed server"), "{said:?}");
+    assert_eq!(loops_over(&place), 0);
+    assert!(!place.path("conf/run/v.mount").exists());
+    // Attaching clears up by itself.
+    let attachment = place.attach("v");
+    attachment.kill_server();
+    let again = place.attach("v");
+    assert!(fs::read(&again.device).is_ok());
+    drop(again);
+    assert_eq!(loops_over(&place), 0);
+}
+
+#[test]
+fn a_failure_of_the_background_server_comes_back_to_the_caller() {
+    if !can_attach("attach that fails") {
+        return;
+    }
+    let place = Place::new();
+    place.create("v", "64M", "128M");
+    place.create("w", "64M", "128M");
+    fs::copy(place.path("w.slow"), place.path("v.slow")).unwrap();
+    place.bimetal(&["attach", "v"]).expect(4, &["another volume"]);
+    let server = place.serve(&["w"]);
+    place.bimetal(&["attach", "w"]).expect(1, &["not as a file", "--fuse"]);
+    assert!(server.stop().success());
+}
+
+#[test]
+fn discards_reach_the_volume_and_give_space_back() {
+    if !can_attach("discards") || !has_tools("discards", &["blkdiscard"]) {
+        return;
+    }
+    let place = Place::new();
+    place.create("v", "64M", "128M");
+    let attachment = place.attach("v");
+    fs::write(place.path("data"), pattern(9, 32 << 20)).unwrap();
+    must(
+        tool("dd")
+            .arg(format!("if={}", place.path("data").display()))
+            .arg(format!("of={}", attachment.device.display()))
+            .args(["bs=1M", "oflag=direct", "conv=notrunc,fsync", "status=none"]),
+    );
+    let mapped = |status: serde_json::Value| status["extents_mapped"].as_u64().unwrap();
+    assert!(mapped(place.status("v")) >= 250);
+    must(tool("blkdiscard").arg(&attachment.device));
+    let bytes = must(tool("sh").arg("-c").arg(format!(
+        "head -c 33554432 '{}' | tr -d '\\000' | wc -c",
+        attachment.device.display()
+    )));
+    assert_eq!(bytes.trim(), "0", "discarded blocks read as zeros");
+    assert_eq!(mapped(place.status("v")), 0);
+}

@@ -1,0 +1,230 @@
+//! Drives that are not what they should be: every one gets a clear message with what, where and
+//! what to do; nothing panics, and nothing is lost that could be kept.
+
+mod support;
+
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::{FileExt, PermissionsExt};
+
+use support::*;
+
+/// Serving by drives, so that no volume file stands in the way.
+fn serve(place: &Place, fast: &str, slow: &str) -> Said {
+    place.bimetal(&["serve", "--fast", fast, "--slow", slow, "--run", "true"])
+}
+
+fn volume() -> Place {
+    let place = Place::new();
+    place.create("v", "64M", "128M");
+    place
+}
+
+fn flip(place: &Place, name: &str, at: u64) {
+    let file = OpenOptions::new().read(true).write(true).open(place.path(name)).unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at).unwrap();
+    file.write_all_at(&[byte[0] ^ 0x10], at).unwrap();
+}
+
+#[test]
+fn swapped_drives_are_told_apart() {
+    let place = volume();
+    serve(&place, "v.slow", "v.fast").expect(1, &["swapped", "other way round"]);
+    serve(&place, "v.fast", "v.slow").expect(0, &[]);
+}
+
+#[test]
+fn a_drive_of_another_volume_is_named() {
+    let place = volume();
+    place.create("w", "64M", "128M");
+    serve(&place, "v.fast", "w.slow").expect(1, &["different volumes", "'v'", "'w'"]);
+    // Under the path in the volume's file it is a refusal: the drive was exchanged.
+    fs::copy(place.path("w.slow"), place.path("v.slow")).unwrap();
+    place.bimetal(&["serve", "v", "--run", "true"]).expect(4, &["another volume", "'w'", "scan"]);
+    let said = place.bimetal(&["--json", "status", "v"]);
+    assert_eq!(said.code, 3, "{said:?}");
+    assert_eq!(said.json()["volumes"][0]["state"], "unavailable");
+}
+
+#[test]
+fn an_older_copy_of_one_drive_is_noticed_and_the_newer_pair_still_opens() {
+    let place = volume();
+    fs::copy(place.path("v.slow"), place.path("old.slow")).unwrap();
+    fs::copy(place.path("v.fast"), place.path("old.fast")).unwrap();
+    place.serve_run("v", "true");
+    serve(&place, "v.fast", "old.slow").expect(1, &["older", "earlier copy"]);
+    serve(&place, "old.fast", "v.slow").expect(1, &["older", "earlier copy"]);
+    serve(&place, "v.fast", "v.slow").expect(0, &[]);
+}
+
+#[test]
+fn a_truncated_drive_is_refused_and_opens_again_at_full_length() {
+    let place = volume();
+    for drive in ["v.fast", "v.slow"] {
+        let file = OpenOptions::new().write(true).open(place.path(drive)).unwrap();
+        let length = file.metadata().unwrap().len();
+        file.set_len(length - (1 << 20)).unwrap();
+        serve(&place, "v.fast", "v.slow").expect(1, &["truncated", drive, "nothing was changed"]);
+        file.set_len(length).unwrap();
+        serve(&place, "v.fast", "v.slow").expect(0, &[]);
+    }
+}
+
+#[test]
+fn one_damaged_superblock_costs_nothing_and_two_are_said_to_be_damaged() {
+    let place = volume();
+    flip(&place, "v.fast", 4096 + 100);
+    serve(&place, "v.fast", "v.slow").expect(0, &[]);
+    flip(&place, "v.fast", 4096 + 100);
+    flip(&place, "v.fast", (512 << 10) + 100);
+    serve(&place, "v.fast", "v.slow").expect(1, &["superblock", "v.fast", "damaged"]);
+    let said = place.bimetal(&["status", "v"]);
+    assert!(said.code == 3 && said.out.contains("UNAVAILABLE"), "{said:?}");
+}
+
+#[test]
+fn flipped_bytes_in_the_map_are_repaired_from_the_other_copy() {
+    if !has_tools("a damaged map", &["nbdcopy"]) {
+        return;
+    }
+    let place = volume();
+    fs::write(place.path("data"), pattern(1, 30 << 20)).unwrap();
+    place.serve_run("v", "nbdcopy --flush data \"$uri\"");
+    // The map begins after the first MiB: hit one copy of its first pages on one drive.
+    for at in [0, 100, 2000, 4090] {
+        flip(&place, "v.fast", (1 << 20) + at);
+        flip(&place, "v.fast", (1 << 20) + 4096 + at);
+    }
+    let check = place.bimetal(&["check", "v"]);
+    assert!(check.code == 3 && check.out.contains("repairable"), "{check:?}");
+    place.serve_run("v", "nbdcopy \"$uri\" - | head -c 31457280 | cmp - data");
+    let check = place.bimetal(&["--json", "check", "v"]).json();
+    assert_eq!(check["errors"].as_array().unwrap().len(), 0, "{check}");
+}
+
+#[test]
+fn flipped_bytes_in_the_log_give_an_error_and_never_wrong_data() {
+    if !has_tools("a damaged log", &["nbdsh"]) {
+        return;
+    }
+    let place = volume();
+    // Killed after two flushes: the data is in the log only, at known content. The records of the
+    // second say that the first was durable, so that damage there cannot pass for a torn write.
+    let server = place.serve(&["v"]);
+    let script = "for i in range(64):\n\
+        \x20   h.pwrite(bytes([65 + i % 26]) * 4096, i * 65536)\n\
+        \x20   if i == 31: h.flush()\n\
+        h.flush()";
+    must(tool("nbdsh").args(["-u", &server.uri, "-c", script]));
+    server.kill();
+    let bytes = fs::read(place.path("v.fast")).unwrap();
+    let needle = [b'K'; 4096];
+    let at = bytes.chunks_exact(4096).position(|block| block == needle).expect("it is in the log");
+    flip(&place, "v.fast", at as u64 * 4096 + 77);
+    let server = place.serve(&["v"]);
+    let script = "import nbd\nbad = []\n\
+        for i in range(64):\n\
+        \x20   try:\n\
+        \x20       if h.pread(4096, i * 65536) != bytes([65 + i % 26]) * 4096: bad.append(('wrong', i))\n\
+        \x20   except nbd.Error: bad.append(('error', i))\n\
+        print(bad)";
+    let bad = must(tool("nbdsh").args(["-u", &server.uri, "-c", script]));
+    assert_eq!(bad.trim(), "[('error', 10)]", "{:#}", place.status("v"));
+    drop(server);
+}
+
+#[test]
+fn a_missing_or_blank_drive_is_named() {
+    let place = volume();
+    fs::File::create(place.path("blank")).unwrap().set_len(128 << 20).unwrap();
+    serve(&place, "v.fast", "blank").expect(1, &["blank", "not part of a bimetal volume"]);
+    serve(&place, "blank", "blank2").expect(1, &["no drive at blank2"]);
+    fs::write(place.path("empty"), "").unwrap();
+    serve(&place, "v.fast", "empty").expect(1, &["empty"]);
+    fs::rename(place.path("v.slow"), place.path("moved.slow")).unwrap();
+    place.bimetal(&["serve", "v", "--run", "true"]).expect(1, &["no drive at", "v.slow"]);
+    let said = place.bimetal(&["status", "v"]);
+    assert!(said.code == 3 && said.out.contains("MISSING"), "{said:?}");
+    // Found again by its superblock.
+    place.bimetal(&["import", "v", "--dir", ".", "--force"]).expect(0, &[]);
+    place.serve_run("v", "true");
+}
+
+#[test]
+fn a_drive_file_that_cannot_be_written_says_so() {
+    if rustix::process::geteuid().is_root() {
+        // Root may write anything but what is mounted read-only.
+        if !can_attach("a read-only drive file") {
+            return;
+        }
+    }
+    let place = volume();
+    if rustix::process::geteuid().is_root() {
+        fs::create_dir(place.path("ro")).unwrap();
+        must(
+            tool("mount").args(["--bind", "-o", "ro"]).arg(place.dir.path()).arg(place.path("ro")),
+        );
+        let mount = Mount { dir: place.path("ro") };
+        serve(&place, "ro/v.fast", "v.slow").expect(1, &["ro/v.fast", "ead-only"]);
+        mount.unmount();
+    } else {
+        let mode = fs::Permissions::from_mode(0o400);
+        fs::set_permissions(place.path("v.fast"), mode).unwrap();
+        serve(&place, "v.fast", "v.slow").expect(1, &["v.fast"]);
+    }
+}
+
+#[test]
+fn a_volume_file_that_makes_no_sense_is_explained() {
+    let place = volume();
+    let path = place.path("conf/v.toml");
+    let good = fs::read_to_string(&path).unwrap();
+    for (bad, word) in [
+        ("", "missing field"),
+        ("nonsense", "v.toml"),
+        (&format!("{good}\nmode = 3\n")[..], "unknown field `mode`"),
+        (&good.replace("name = \"v\"", "name = \"../v\""), "name"),
+    ] {
+        fs::write(&path, bad).unwrap();
+        let said = place.bimetal(&["serve", "v", "--run", "true"]);
+        said.expect(1, &[word]);
+        assert_eq!(place.bimetal(&["list"]).code, 1, "{bad:?}");
+    }
+}
+
+#[test]
+fn a_full_host_file_system_stops_the_volume_and_loses_nothing_that_was_flushed() {
+    if !can_attach("a full host file system") || !has_tools("a full host file system", &["nbdsh"]) {
+        return;
+    }
+    let place = Place::new();
+    let host = Mount::tmpfs("96M", place.path("host"));
+    place.bimetal(&["create", "v", "--fast", "host/f:64M", "--slow", "host/s:512M"]).expect(0, &[]);
+    let server = place.serve(&["v"]);
+    // Whole extents, each flushed, until it fails: then it must say so and keep what it had.
+    let script = "import nbd\ndone = 0\n\
+        try:\n\
+        \x20   while done < 400:\n\
+        \x20       h.pwrite(bytes([done % 251]) * 1048576, done * 1048576)\n\
+        \x20       h.flush()\n\
+        \x20       done += 1\n\
+        except nbd.Error as e: pass\n\
+        print(done)";
+    let done: u64 =
+        must(tool("nbdsh").args(["-u", &server.uri, "-c", script])).trim().parse().unwrap();
+    assert!((20..400).contains(&done), "{done} MiB were taken");
+    let said = place.bimetal(&["status", "v"]);
+    assert_eq!(said.code, 3, "{said:?}");
+    assert!(said.out.contains("DEGRADED") && said.out.contains("No space left"), "{said:?}");
+    drop(server);
+    must(tool("mount").args(["-o", "remount,size=1G"]).arg(&host.dir));
+    let server = place.serve(&["v"]);
+    let script = format!(
+        "for i in range({done}):\n\
+         \x20   assert h.pread(1048576, i * 1048576) == bytes([i % 251]) * 1048576, i"
+    );
+    must(tool("nbdsh").args(["-u", &server.uri, "-c", &script]));
+    assert!(server.stop().success());
+    place.bimetal(&["check", "v"]).expect(0, &[]);
+    host.unmount();
+}

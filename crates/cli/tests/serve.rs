@@ -1,0 +1,281 @@
+//! `serve`: doors, the command it runs, who may serve, and how it ends.
+
+mod support;
+
+use std::fs;
+use std::path::Path;
+
+use rustix::process::Signal;
+use support::*;
+
+fn nbd_tools(what: &str) -> bool {
+    has_tools(what, &["nbdinfo", "nbdcopy"])
+}
+
+#[test]
+fn what_is_written_is_there_after_a_restart() {
+    if !nbd_tools("data over NBD") {
+        return;
+    }
+    let place = Place::new();
+    place.create("vol0", "256M", "1G");
+    fs::write(place.path("data"), pattern(1, 20 << 20)).unwrap();
+    place.serve_run("vol0", "nbdcopy --flush data \"$uri\"");
+    assert_eq!(place.status("vol0")["state"], "offline");
+    place.serve_run("vol0", "nbdcopy \"$uri\" - | head -c 20971520 | cmp - data");
+    place.bimetal(&["check", "vol0"]).expect(0, &[]);
+}
+
+#[test]
+fn the_command_gets_the_address_and_gives_the_exit_code() {
+    let place = Place::new();
+    place.create("vol0", "256M", "1G");
+    let said = place.bimetal(&["serve", "vol0", "--run", "echo $uri $BIMETAL_SIZE_BYTES; exit 7"]);
+    assert_eq!(said.code, 7, "{said:?}");
+    let size = place.status("vol0")["size_bytes"].to_string();
+    assert!(said.out.starts_with("nbd+unix:///vol0?socket=") && said.out.contains(&size));
+    // And it was closed in order nevertheless.
+    assert_eq!(place.status("vol0")["state"], "offline");
+}
+
+#[test]
+fn a_volume_is_served_once_and_the_refusal_says_by_whom() {
+    let place = Place::new();
+    place.create("vol0", "256M", "1G");
+    let server = place.serve(&["vol0"]);
+    let pid = server.child.id().to_string();
+    place.bimetal(&["serve", "vol0"]).expect(4, &["already served", &pid]);
+    // By its drives, from another configuration: the drives themselves are locked.
+    let other = place.path("other");
+    let words = ["--config-dir", other.to_str().unwrap(), "serve", "--fast", "vol0.fast", "--slow"];
+    let said = place.bimetal(&[&words[..], &["vol0.slow", "--run", "true"]].concat());
+    assert!(said.code == 1 || said.code == 4, "{said:?}");
+    assert!(said.err.contains("in use"), "{said:?}");
+    for verb in ["check", "destroy", "export"] {
+        let said = place.bimetal(&[verb, "vol0"]);
+        assert!(said.code != 0 && said.err.contains(&pid), "{verb}: {said:?}");
+    }
+    assert_eq!(server.stop().code(), Some(0));
+    assert!(fs::read_dir(place.path("conf/run")).unwrap().count() == 0, "nothing is left behind");
+}
+
+#[test]
+fn a_signal_closes_in_order_and_a_kill_does_not() {
+    let place = Place::new();
+    place.create("vol0", "256M", "1G");
+    for signal in [Signal::TERM, Signal::INT] {
+        let mut server = place.serve(&["vol0"]);
+        server.signal(signal);
+        assert_eq!(wait(&mut server.child).unwrap().code(), Some(0));
+        assert_eq!(place.status("vol0")["state"], "offline");
+    }
+    place.serve(&["vol0"]).kill();
+    assert_eq!(place.status("vol0")["state"], "unclean");
+    place.bimetal(&["export", "vol0"]).expect(4, &["not closed in order"]);
+    place.bimetal(&["check", "vol0"]).expect(0, &[]);
+    place.serve_run("vol0", "true");
+    assert_eq!(place.status("vol0")["state"], "offline");
+}
+
+#[test]
+fn several_doors_serve_the_same_bytes() {
+    if !nbd_tools("several doors") {
+        return;
+    }
+    let place = Place::new();
+    place.create("vol0", "256M", "1G");
+    fs::write(place.path("data"), pattern(2, 5 << 20)).unwrap();
+    let server = place.serve(&["vol0", "--nbd", "unix:a.sock", "--nbd", "tcp:127.0.0.1:0"]);
+    let status = place.status("vol0");
+    let uris: Vec<&str> = status["server"]["uris"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|uri| uri.as_str().unwrap())
+        .collect();
+    assert_eq!(uris.len(), 2);
+    assert_eq!(uris[0], server.uri);
+    must(tool("nbdcopy").arg(place.path("data")).arg(uris[0]));
+    let back = place.path("back");
+    let script = format!("nbdcopy '{}' - | head -c {} > '{}'", uris[1], 5 << 20, back.display());
+    must(tool("sh").args(["-c", &script]));
+    assert_eq!(fs::read(&back).unwrap(), fs::read(place.path("data")).unwrap());
+    assert!(server.stop().success());
+    assert!(!place.path("a.sock").exists());
+}
+
+#[test]
+fn plain_tcp_beyond_this_machine_must_be_asked_for_by_name() {
+    let place = Place::new();
+    place.create("vol0", "256M", "1G");
+    let words = ["serve", "vol0", "--nbd", "tcp:0.0.0.0:0", "--run", "true"];
+    place.bimetal(&words).expect(4, &["--allow-remote-plain-tcp"]);
+    place.bimetal(&[&words[..], &["--allow-remote-plain-tcp"]].concat()).expect(0, &[]);
+    place.bimetal(&["serve", "vol0", "--nbd", "udp:1:2"]).expect(2, &["unix:PATH"]);
+}
+
+#[test]
+fn a_read_only_volume_refuses_writes_and_changes_no_byte() {
+    if !has_tools("read-only serving", &["nbdsh", "nbdinfo"]) {
+        return;
+    }
+    let place = Place::new();
+    place.create("vol0", "64M", "128M");
+    let before =
+        [fs::read(place.path("vol0.fast")).unwrap(), fs::read(place.path("vol0.slow")).unwrap()];
+    let said = place.bimetal(&[
+        "serve",
+        "vol0",
+        "--read-only",
+        "--run",
+        "nbdinfo --is read-only \"$uri\" && nbdsh -u \"$uri\" -c 'h.pread(4096, 0)'",
+    ]);
+    assert_eq!(said.code, 0, "{said:?}");
+    let after =
+        [fs::read(place.path("vol0.fast")).unwrap(), fs::read(place.path("vol0.slow")).unwrap()];
+    assert!(before == after, "read-only means read-only");
+}
+
+#[test]
+fn the_status_of_a_served_volume_counts_what_happens() {
+    if !has_tools("live status", &["nbdsh"]) {
+        return;
+    }
+    let place = Place::new();
+    place.create("vol0", "256M", "1G");
+    let server = place.serve(&["vol0"]);
+    let script = "for i in range(100): h.pwrite(bytes([i]) * 4096, i * 4096 * 2000)\n\
+                  h.flush()\nh.pread(4096, 0)\nh.trim(4096 * 16, 0)";
+    let before = place.status("vol0");
+    must(tool("nbdsh").args(["-u", &server.uri, "-c", script]));
+    let after = place.status("vol0");
+    let number = |value: &serde_json::Value, path: &str| {
+        value
+            .pointer(path)
+            .and_then(serde_json::Value::as_u64)
+            .unwrap_or_else(|| panic!("{path}: {value}"))
+    };
+    let grew = |path: &str| number(&after, path) - number(&before, path);
+    assert_eq!(after["state"], "online");
+    assert_eq!(grew("/requests/write/count"), 100);
+    assert_eq!(grew("/requests/write/bytes"), 100 * 4096);
+    assert_eq!(grew("/requests/read/bytes"), 4096);
+    assert_eq!(grew("/requests/flush/count"), 1);
+    assert_eq!(grew("/requests/trim/count"), 1);
+    assert!(number(&after, "/requests/write/p99_us") >= number(&after, "/requests/write/p50_us"));
+    assert!(grew("/served/log_bytes") >= 100 * 4096, "small writes land in the log");
+    assert!(grew("/drives/fast/write_bytes") >= 100 * 4096);
+    // One flush from the client is one flush on the fast drive and none on the slow one.
+    assert_eq!(grew("/drives/fast/flushes"), 1);
+    assert_eq!(grew("/drives/slow/flushes"), 0);
+    assert_eq!(grew("/drives/slow/writes"), 0);
+    for path in [
+        "/memory_bytes",
+        "/log/size_bytes",
+        "/log/used_bytes",
+        "/moves/promoted_bytes",
+        "/moves/demoted_bytes",
+        "/moves/destaged_bytes",
+        "/served/fast_bytes",
+        "/served/slow_bytes",
+        "/drives/fast/errors",
+        "/drives/slow/errors",
+    ] {
+        number(&after, path);
+    }
+    let iostat = place.bimetal(&["iostat", "vol0", "0.1", "2"]);
+    assert!(iostat.code == 0 && iostat.out.matches("slow").count() == 2, "{iostat:?}");
+    let json = place.bimetal(&["--json", "iostat"]).json();
+    assert_eq!(json["volumes"][0]["name"], "vol0");
+    assert!(server.stop().success());
+    place.bimetal(&["iostat", "vol0"]).expect(1, &["no server"]);
+}
+
+#[test]
+fn it_ends_with_its_parent_when_told_to() {
+    let place = Place::new();
+    place.create("vol0", "256M", "1G");
+    let binary = env!("CARGO_BIN_EXE_bimetal");
+    // The shell is the parent, and ends once the server is ready.
+    let script = format!(
+        "'{binary}' serve vol0 --exit-with-parent --print-uri > out & \
+                          while ! test -s out; do sleep 0.05; done"
+    );
+    let mut shell = tool("sh");
+    shell.args(["-c", &script]).current_dir(place.dir.path());
+    shell.env("BIMETAL_CONFIG_DIR", place.path("conf")).stderr(std::process::Stdio::null());
+    assert!(shell.status().unwrap().success());
+    for _ in 0..500 {
+        if place.status("vol0")["state"] == "offline" {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    panic!("it still serves: {}", place.status("vol0"));
+}
+
+#[test]
+fn a_socket_handed_over_by_a_service_manager_is_served() {
+    let what = "socket activation";
+    if !has_tools(what, &["systemd-socket-activate", "nbdinfo"]) {
+        return;
+    }
+    let place = Place::new();
+    place.create("vol0", "256M", "1G");
+    let socket = place.path("activated.sock");
+    let mut command = tool("systemd-socket-activate");
+    command
+        .arg("-E")
+        .arg(format!("BIMETAL_CONFIG_DIR={}", place.path("conf").display()))
+        .arg("-l")
+        .arg(&socket)
+        .args([env!("CARGO_BIN_EXE_bimetal"), "serve", "vol0"])
+        .current_dir(place.dir.path())
+        .stderr(std::process::Stdio::null());
+    let mut manager = command.spawn().unwrap();
+    for _ in 0..500 {
+        if socket.exists() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let uri = format!("nbd+unix:///vol0?socket={}", socket.display());
+    let size = must(tool("nbdinfo").args(["--size", &uri]));
+    assert_eq!(size.trim(), place.status("vol0")["size_bytes"].to_string());
+    // It has replaced the manager's process by then.
+    let pid = rustix::process::Pid::from_raw(manager.id() as i32).unwrap();
+    rustix::process::kill_process(pid, Signal::TERM).unwrap();
+    assert_eq!(wait(&mut manager).unwrap().code(), Some(0));
+    assert!(socket.exists(), "the manager's socket is not ours to remove");
+}
+
+#[test]
+fn the_thread_pool_serves_as_well_as_the_ring() {
+    if !nbd_tools("the thread pool") {
+        return;
+    }
+    let place = Place::new();
+    place.create("vol0", "256M", "1G");
+    fs::write(place.path("data"), pattern(3, 5 << 20)).unwrap();
+    let script =
+        "nbdcopy --flush data \"$uri\" && nbdcopy \"$uri\" - | head -c 5242880 | cmp - data";
+    let output =
+        run(place.command().env("BIMETAL_IO", "threads").args(["serve", "vol0", "--run", script]));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && said.contains("thread"), "{said}");
+}
+
+#[test]
+fn a_volume_as_a_file_without_root_needs_only_fuse() {
+    if !Path::new("/dev/fuse").exists() {
+        skip("the volume as a file", "/dev/fuse is missing");
+        return;
+    }
+    let place = Place::new();
+    place.create("vol0", "256M", "1G");
+    fs::write(place.path("data"), pattern(4, 3 << 20)).unwrap();
+    let script = "dd if=data of=\"$BIMETAL_FUSE_FILE\" bs=1M conv=notrunc,fsync status=none && \
+                  head -c 3145728 \"$BIMETAL_FUSE_FILE\" | cmp - data";
+    place.bimetal(&["serve", "vol0", "--fuse", "mnt", "--run", script]).expect(0, &[]);
+    assert_eq!(fs::read_dir(place.path("mnt")).unwrap().count(), 0, "unmounted");
+}
