@@ -23,9 +23,11 @@ use crate::log::Logged;
 use crate::shared::{AccessPass, Looks, Shared};
 use crate::state::State;
 
-/// Extents per batch: enough for sorting to pay, 8 MiB of buffers at 128 KiB, and short enough
-/// that the janitor looks up often.
-const EXTENTS_PER_BATCH: usize = 64;
+/// Bytes of extents per batch (64 of 128 KiB): enough for sorting to pay, and short enough that the
+/// janitor looks up often. At least one extent is taken.
+const BATCH_BYTES: u64 = 8 << 20;
+/// Extents per batch at most: their entries fit two records.
+const EXTENTS_PER_BATCH_MAX: u64 = 128;
 const BLOCK: usize = BLOCK_BYTES as usize;
 
 /// Where an extent's blocks go.
@@ -84,7 +86,7 @@ pub(crate) async fn destage(shared: &Rc<Shared>) -> Result<Progress, Error> {
             return Err(error);
         }
     };
-    // A header block takes 126 destage entries; a batch of 64 at most two records.
+    // A header block takes 126 destage entries.
     shared.internal_room(3).await?;
     settle(shared, &jobs, &done, before);
     shared.log_work.wake_all();
@@ -106,13 +108,15 @@ fn plan(state: &mut State) -> Plan {
     let before = state.log.durable();
     let mut extents = BTreeSet::new();
     let extent_blocks = state.geometry.extent_blocks();
+    let batch =
+        (BATCH_BYTES / state.geometry.extent_bytes).clamp(1, EXTENTS_PER_BATCH_MAX) as usize;
     let damaged = std::mem::take(&mut state.damaged);
     state.log.visit_live(before, |live| {
         let extent = ExtentId(live.block.0 / extent_blocks);
         if !damaged.contains(&extent) {
             extents.insert(extent);
         }
-        extents.len() < EXTENTS_PER_BATCH
+        extents.len() < batch
     });
     state.damaged = damaged;
     let mut starved = false;

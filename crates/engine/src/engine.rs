@@ -14,6 +14,7 @@ use crate::drive::Drive;
 use crate::error::Error;
 use crate::flush::{flush_all, flush_for_client};
 use crate::format::superblock::{State as Left, Superblock};
+use crate::log::waits::WrittenWaits;
 use crate::log::{Logged, writer};
 use crate::recover::{Source, recover};
 use crate::shared::Shared;
@@ -86,7 +87,7 @@ impl Engine {
             read_only: options.read_only,
             state: RefCell::new(state),
             log_work: WaitList::new(),
-            written: WaitList::new(),
+            written: WrittenWaits::default(),
             flushed: WaitList::new(),
             room: WaitList::new(),
             released: WaitList::new(),

@@ -13,9 +13,9 @@ use crate::format::record::Entry;
 use crate::shared::{AccessPass, Looks, Shared};
 use crate::state::State;
 
-/// Extents moved per batch, 1 MiB at 128 KiB: a disk's 10 ms, so that a foreground request that
-/// arrives meanwhile waits no longer than behind one large neighbour.
-const EXTENTS_PER_BATCH: usize = 8;
+/// Bytes moved per batch: a disk's 10 ms, so that a foreground request that arrives meanwhile waits
+/// no longer than behind one large neighbour. At least one extent is moved.
+const BATCH_BYTES: u64 = 1 << 20;
 /// Map entries looked at to find a cold resident of the fast drive.
 const VICTIM_SEARCH_MAX: u64 = 4096;
 /// Residents compared; the coldest of them goes.
@@ -54,10 +54,11 @@ pub(crate) async fn move_some(shared: &Rc<Shared>) -> Result<bool, Error> {
 
 fn plan(state: &mut State) -> Vec<Move> {
     state.reclaim();
+    let batch = (BATCH_BYTES / state.geometry.extent_bytes).max(1) as usize;
     let mut moves = Vec::new();
     // Room first: new data should find the reserve, and promotions a slot.
-    let wanted = state.fast_reserve() + EXTENTS_PER_BATCH as u64;
-    while state.slots[0].free() + (moves.len() as u64) < wanted && moves.len() < EXTENTS_PER_BATCH {
+    let wanted = state.fast_reserve() + batch as u64;
+    while state.slots[0].free() + (moves.len() as u64) < wanted && moves.len() < batch {
         let candidate = state.policy.first_candidate();
         let short = state.slots[0].free() + (moves.len() as u64) < state.fast_reserve();
         if candidate.is_none() && !short {
@@ -71,7 +72,7 @@ fn plan(state: &mut State) -> Vec<Move> {
             break;
         }
     }
-    while moves.len() < EXTENTS_PER_BATCH && state.slots[0].free() > state.fast_reserve() {
+    while moves.len() < batch && state.slots[0].free() > state.fast_reserve() {
         let Some(candidate) = state.policy.next_candidate() else { break };
         let slow = state.map.get(candidate).home().is_some_and(|home| home.tier == Tier::Slow);
         if slow && state.policy.is_hot(candidate) {

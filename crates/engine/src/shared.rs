@@ -15,6 +15,7 @@ use crate::error::Error;
 use crate::format::superblock::Superblock;
 use crate::geometry::Geometry;
 use crate::guards::Hold;
+use crate::log::waits::WrittenWaits;
 use crate::state::State;
 
 pub(crate) struct Shared {
@@ -28,8 +29,8 @@ pub(crate) struct Shared {
     pub state: RefCell<State>,
     /// The log writer waits here for records.
     pub log_work: WaitList,
-    /// Records were written, or the volume was poisoned.
-    pub written: WaitList,
+    /// Who waits for records to be written.
+    pub written: WrittenWaits,
     /// A flush ended.
     pub flushed: WaitList,
     /// The log's tail moved: there is room.
@@ -70,7 +71,6 @@ impl Shared {
         }
         for list in [
             &self.log_work,
-            &self.written,
             &self.flushed,
             &self.room,
             &self.released,
@@ -79,6 +79,7 @@ impl Shared {
         ] {
             list.wake_all();
         }
+        self.written.wake_all();
     }
 
     /// `Err` once the volume is poisoned or closed.
@@ -94,6 +95,7 @@ impl Shared {
     /// Waits until everything before `end` is written to the log.
     pub async fn log_written(&self, end: Lsn) -> Result<(), Error> {
         self.log_work.wake_all();
+        let mut ticket = None;
         poll_fn(|context| {
             let state = self.state.borrow();
             if state.log.written() >= end {
@@ -103,7 +105,7 @@ impl Shared {
                 return Poll::Ready(Err(Error::Poisoned(cause.clone())));
             }
             drop(state);
-            self.written.register(context);
+            self.written.register(end, &mut ticket, context);
             Poll::Pending
         })
         .await

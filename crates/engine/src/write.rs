@@ -426,8 +426,12 @@ async fn write_large(
     buf.shrink_front(BLOCK_BYTES as usize);
     match outcome {
         Ok(()) => {
-            shared.state.borrow_mut().log.settle_written(lsn);
-            shared.written.wake_all();
+            let written = {
+                let mut state = shared.state.borrow_mut();
+                state.log.settle_written(lsn);
+                state.log.written()
+            };
+            shared.written.wake_until(written);
         }
         Err(error) => shared.poison(format!("writing the landing log failed: {error}")),
     }

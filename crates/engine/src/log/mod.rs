@@ -12,6 +12,7 @@
 
 mod index;
 pub(crate) mod reader;
+pub(crate) mod waits;
 pub(crate) mod writer;
 
 use std::collections::VecDeque;

@@ -54,8 +54,12 @@ fn settle_done(
 fn settle(shared: &Shared, lsn: Lsn, (_, outcome): (Buf, Result<(), io::IoError>)) {
     match outcome {
         Ok(()) => {
-            shared.state.borrow_mut().log.settle_written(lsn);
-            shared.written.wake_all();
+            let written = {
+                let mut state = shared.state.borrow_mut();
+                state.log.settle_written(lsn);
+                state.log.written()
+            };
+            shared.written.wake_until(written);
         }
         Err(error) => shared.poison(format!("writing the landing log failed: {error}")),
     }
