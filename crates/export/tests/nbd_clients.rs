@@ -337,3 +337,18 @@ fn an_unknown_export_is_refused_with_a_message() {
     assert!(!output.status.success());
     assert_clean(server);
 }
+
+#[test]
+fn unix_socket_and_tcp_are_doors_to_the_same_volume() {
+    if !has("nbdcopy") {
+        return;
+    }
+    let server = Server::start_with(|io| (MemoryVolume::new(io.clone(), 16 * MIB), named()));
+    let tcp = format!("nbd://{}/disk", server.tcp);
+    let (there, back) = (server.file("there"), server.file("back"));
+    std::fs::write(&there, noise(4, 16 * MIB as usize)).unwrap();
+    succeed(Command::new("nbdcopy").args(["--connections=8"]).arg(&there).arg(&tcp));
+    succeed(Command::new("nbdcopy").arg(server.uri()).arg(&back));
+    assert!(std::fs::read(&there).unwrap() == std::fs::read(&back).unwrap());
+    assert_clean(server);
+}

@@ -8,8 +8,8 @@
 //! * Nothing a client says is believed: sizes are bounded before memory is taken, and a refused
 //!   request leaves the connection usable.
 //!
-//! Who does what: [`server`] accepts and ends, [`haggle`] negotiates, [`connection`] transmits,
-//! [`crew`] carries the calls into the volume, [`outgoing`] batches the replies.
+//! Who does what: `server` accepts and ends, `haggle` negotiates, `connection` transmits,
+//! `crew` carries the calls into the volume, `outgoing` batches the replies.
 
 mod address;
 mod connection;

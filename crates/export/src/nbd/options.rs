@@ -18,8 +18,9 @@ pub struct NbdOptions {
     /// Requests of one connection between arrival and reply. Clients rarely keep more than 128;
     /// each costs a few kilobytes once it has been used.
     pub in_flight_max: usize,
-    /// Payload bytes of one connection between arrival and reply. A single request may exceed
-    /// it when it is alone.
+    /// Payload bytes of one connection between arrival and reply; with a single request it may
+    /// be exceeded, by up to 32 MiB in all. What peers that do not read their replies can hold of
+    /// the server's memory is this times `connections_max`.
     pub in_flight_bytes_max: u64,
     /// Connections at a time; more are closed at once.
     pub connections_max: usize,
@@ -36,9 +37,9 @@ impl Default for NbdOptions {
             rotational: false,
             tls: None,
             in_flight_max: 256,
-            // One request of the greatest length in transit while another is being answered.
-            in_flight_bytes_max: 64 << 20,
-            connections_max: 256,
+            // One request of the greatest length, or 256 of 128 KiB.
+            in_flight_bytes_max: 32 << 20,
+            connections_max: 128,
             handshake_ms: 10_000,
         }
     }

@@ -2,6 +2,7 @@
 
 #![allow(dead_code)] // Each test binary uses its own part.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::rc::Rc;
@@ -20,6 +21,8 @@ const CLIENT_PATIENCE: Duration = Duration::from_secs(120);
 /// A running server.
 pub struct Server {
     directory: tempfile::TempDir,
+    /// Where it also listens, on loopback.
+    pub tcp: SocketAddr,
     stop: io::Sender<()>,
     thread: JoinHandle<Report>,
 }
@@ -53,12 +56,16 @@ impl Server {
         let thread = std::thread::spawn(move || {
             let (io, kernel) = Kernel::start(KernelOptions::default()).expect("a kernel world");
             let listener = kernel.listen_unix(&path).expect("a socket");
+            let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
+            let (tcp_listener, tcp) = kernel.listen_tcp(any_port).expect("a port");
             let (volume, options) = setup(&io);
             let volume = Rc::new(volume);
             let server = NbdServer::new(io.clone(), volume.clone(), options);
-            let serving = server.clone();
-            io.spawn(async move { serving.serve(listener).await });
-            ready.send(()).expect("the test waits");
+            for listener in [listener, tcp_listener] {
+                let serving = server.clone();
+                io.spawn(async move { serving.serve(listener).await });
+            }
+            ready.send(tcp).expect("the test waits");
             let mut stopped = stopped;
             io.block_on(async {
                 stopped.receive().await;
@@ -72,8 +79,8 @@ impl Server {
                 peak_bytes: usage.in_use_peak_bytes,
             }
         });
-        started.recv().expect("the server starts");
-        Server { directory, stop, thread }
+        let tcp = started.recv().expect("the server starts");
+        Server { directory, tcp, stop, thread }
     }
 
     pub fn socket(&self) -> PathBuf {

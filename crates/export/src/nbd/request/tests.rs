@@ -141,7 +141,7 @@ fn an_accepted_request_lies_inside_the_export_whatever_the_bytes_were() {
         let at = match near {
             0 => random(),
             1 => terms.size_bytes.wrapping_sub(random() % 8192) & !511,
-            _ => random() % terms.size_bytes & !511,
+            _ => (random() % terms.size_bytes) & !511,
         };
         let length = if random() % 2 == 0 { random() as u32 } else { (random() % 16 * 512) as u32 };
         let request = request((random() % 10) as u16, (random() % 40) as u16, at, length);
