@@ -66,7 +66,7 @@ pub async fn create(
         log_durable: Lsn(1),
         read_only_compatible: 0,
     };
-    let drives = [Drive::new(Tier::Fast, fast.clone()), Drive::new(Tier::Slow, slow.clone())];
+    let drives = [Drive::new(Tier::Fast, fast.clone(), 0), Drive::new(Tier::Slow, slow.clone(), 0)];
     for drive in &drives {
         superblock.role = drive.tier();
         superblocks::write(drive, &superblock).await?;
@@ -113,7 +113,7 @@ pub async fn create(
 /// When the drive cannot be read, or holds a superblock that cannot be used.
 pub async fn inspect(io: &Io, device: &Device) -> Result<Inspection, Error> {
     Ok(match superblocks::read(io, device).await? {
-        Some(superblock) => Inspection::Member(Box::new(superblock)),
+        Some(found) => Inspection::Member(Box::new(found.superblock)),
         None => Inspection::NotAMember,
     })
 }

@@ -20,15 +20,19 @@ struct DriveInner {
     tier: Tier,
     traffic: Cell<DriveUse>,
     first_error: RefCell<Option<String>>,
+    /// The superblock copy that is damaged or older: it is overwritten first, so that a cut
+    /// meanwhile leaves the other, also when an earlier cut had torn one.
+    stale_copy: usize,
 }
 
 impl Drive {
-    pub fn new(tier: Tier, device: Device) -> Drive {
+    pub fn new(tier: Tier, device: Device, stale_copy: usize) -> Drive {
         Drive(Rc::new(DriveInner {
             device,
             tier,
             traffic: Cell::default(),
             first_error: RefCell::default(),
+            stale_copy,
         }))
     }
 
@@ -50,6 +54,11 @@ impl Drive {
 
     pub fn first_error(&self) -> Option<String> {
         self.0.first_error.borrow().clone()
+    }
+
+    /// The superblock copy to write first.
+    pub fn stale_copy(&self) -> usize {
+        self.0.stale_copy
     }
 
     /// A torn write of a block is impossible on this drive.

@@ -58,6 +58,8 @@ impl Engine {
         let started_ns = io.now_ns();
         let found = [superblocks::read(io, fast).await?, superblocks::read(io, slow).await?];
         let [fast_found, slow_found] = found;
+        let stale = [&fast_found, &slow_found]
+            .map(|found| found.as_ref().map_or(0, |found| found.stale_copy));
         let pair = judge_pair((fast, fast_found), (slow, slow_found))?;
         if !options.read_only && !pair[0].may_write() {
             return Err(Error::Superblock {
@@ -67,7 +69,10 @@ impl Engine {
                     .into(),
             });
         }
-        let drives = [Drive::new(Tier::Fast, fast.clone()), Drive::new(Tier::Slow, slow.clone())];
+        let drives = [
+            Drive::new(Tier::Fast, fast.clone(), stale[0]),
+            Drive::new(Tier::Slow, slow.clone(), stale[1]),
+        ];
         let [fast, slow] = drives;
         let source = Source { io, fast: &fast, slow: &slow, superblock: &pair[0] };
         let mut state = recover(&source).await?;

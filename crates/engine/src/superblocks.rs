@@ -9,13 +9,22 @@ use crate::format::superblock::{
     COPY_POSITIONS, SUPERBLOCK_BYTES, State, Superblock, SuperblockProblem,
 };
 
-/// Writes both copies, each made durable before the next is touched: a cut at any moment leaves
-/// one whole copy, the old or the new.
+/// What was found on a drive.
+#[derive(Debug, Clone)]
+pub(crate) struct Found {
+    /// The newest whole copy.
+    pub superblock: Superblock,
+    /// The other copy: damaged, older, or the same.
+    pub stale_copy: usize,
+}
+
+/// Writes both copies, the stale one first, each made durable before the next is touched: a cut at
+/// any moment leaves one whole copy, the old or the new.
 pub(crate) async fn write(drive: &Drive, superblock: &Superblock) -> Result<(), Error> {
-    for (copy, position) in COPY_POSITIONS.into_iter().enumerate() {
+    for copy in [drive.stale_copy(), 1 - drive.stale_copy()] {
         let mut buf = drive.device().io().pool().take(SUPERBLOCK_BYTES);
         superblock.encode(&mut buf, copy);
-        drive.write(position, buf).await.1?;
+        drive.write(COPY_POSITIONS[copy], buf).await.1?;
         drive.flush().await?;
     }
     Ok(())
@@ -25,13 +34,13 @@ pub(crate) async fn write(drive: &Drive, superblock: &Superblock) -> Result<(), 
 ///
 /// # Errors
 /// When a superblock is there but cannot be used, or the drive cannot be read.
-pub(crate) async fn read(io: &Io, device: &Device) -> Result<Option<Superblock>, Error> {
+pub(crate) async fn read(io: &Io, device: &Device) -> Result<Option<Found>, Error> {
     let info = device.info();
     let last = COPY_POSITIONS[1] + SUPERBLOCK_BYTES as u64;
     if info.size_bytes < last {
         return Ok(None);
     }
-    let mut best: Option<Superblock> = None;
+    let mut best: Option<Found> = None;
     let mut damaged = false;
     let mut too_new = None;
     let mut unreadable = None;
@@ -42,9 +51,10 @@ pub(crate) async fn read(io: &Io, device: &Device) -> Result<Option<Superblock>,
             continue;
         }
         match Superblock::decode(&buf, copy) {
-            Ok(found) => {
-                if best.as_ref().is_none_or(|best| found.sequence > best.sequence) {
-                    best = Some(found);
+            Ok(superblock) => {
+                let newer = |best: &Found| superblock.sequence >= best.superblock.sequence;
+                if best.as_ref().is_none_or(newer) {
+                    best = Some(Found { superblock, stale_copy: 1 - copy });
                 }
             }
             Err(SuperblockProblem::Absent) => {}
@@ -71,15 +81,15 @@ pub(crate) async fn read(io: &Io, device: &Device) -> Result<Option<Superblock>,
 /// # Errors
 /// `NotAMember` or `Mismatch` with which drive is wrong, and what to do.
 pub(crate) fn judge_pair(
-    fast: (&Device, Option<Superblock>),
-    slow: (&Device, Option<Superblock>),
+    fast: (&Device, Option<Found>),
+    slow: (&Device, Option<Found>),
 ) -> Result<[Superblock; 2], Error> {
     let path = |tier: Tier| match tier {
         Tier::Fast => fast.0.info().path.as_str(),
         Tier::Slow => slow.0.info().path.as_str(),
     };
-    let member = |tier: Tier, found: &Option<Superblock>| {
-        found.clone().ok_or_else(|| Error::NotAMember {
+    let member = |tier: Tier, found: &Option<Found>| {
+        found.as_ref().map(|found| found.superblock.clone()).ok_or_else(|| Error::NotAMember {
             path: path(tier).to_owned(),
             found: "no bimetal superblock at 4 KiB or 512 KiB. 'bimetal scan' lists the drives \
                     that have one"

@@ -98,6 +98,8 @@ pub(crate) struct Log {
 pub(crate) struct Live {
     pub lsn: Lsn,
     pub block: BlockId,
+    /// It stands for zeros and has no data block.
+    pub zero: bool,
 }
 
 impl Log {
@@ -360,7 +362,7 @@ impl Log {
             while let Some((at, start, count)) = zeros.next_if(|(at, ..)| *at <= lsn) {
                 for block in (start.0..start.0 + u64::from(*count)).map(BlockId) {
                     if self.lookup(block) == Some(Logged::Zero { lsn: *at })
-                        && !visit(Live { lsn: *at, block })
+                        && !visit(Live { lsn: *at, block, zero: true })
                     {
                         return;
                     }
@@ -381,7 +383,9 @@ impl Log {
         let owner = self.owners[(lsn.0 % self.ring_blocks) as usize];
         let block = BlockId(owner.checked_sub(1)?);
         match self.lookup(block) {
-            Some(Logged::Data { lsn: newest, .. }) if newest == lsn => Some(Live { lsn, block }),
+            Some(Logged::Data { lsn: newest, .. }) if newest == lsn => {
+                Some(Live { lsn, block, zero: false })
+            }
             _ => None,
         }
     }
