@@ -279,3 +279,47 @@ fn a_volume_as_a_file_without_root_needs_only_fuse() {
     place.bimetal(&["serve", "vol0", "--fuse", "mnt", "--run", script]).expect(0, &[]);
     assert_eq!(fs::read_dir(place.path("mnt")).unwrap().count(), 0, "unmounted");
 }
+
+#[test]
+fn tls_lets_in_who_has_the_key_and_nobody_else() {
+    let what = "TLS";
+    if !has_tools(what, &["nbdinfo", "certtool"]) {
+        return;
+    }
+    let place = Place::new();
+    place.create("vol0", "64M", "128M");
+    let script = "mkdir pki && cd pki && exec >/dev/null 2>&1 && \
+        certtool --generate-privkey --outfile ca-key.pem && \
+        printf 'cn = test\\nca\\ncert_signing_key\\n' > ca.info && \
+        certtool --generate-self-signed --load-privkey ca-key.pem --template ca.info \
+                 --outfile ca-cert.pem && \
+        certtool --generate-privkey --outfile server-key.pem && \
+        printf 'cn = localhost\\ndns_name = localhost\\nip_address = 127.0.0.1\\n\
+                tls_www_server\\nsigning_key\\n' > server.info && \
+        certtool --generate-certificate --load-ca-certificate ca-cert.pem --load-ca-privkey \
+                 ca-key.pem --load-privkey server-key.pem --template server.info \
+                 --outfile server-cert.pem";
+    must(tool("sh").args(["-c", script]).current_dir(place.dir.path()));
+    // With TLS required, an address beyond this machine needs no override.
+    let server = place.serve(&["vol0", "--nbd", "tcp:0.0.0.0:0", "--tls-certificates", "pki"]);
+    assert!(server.uri.starts_with("nbds://"), "{}", server.uri);
+    let uri = server.uri.replace("0.0.0.0", "localhost");
+    let pki = place.path("pki");
+    let info = |uri: &str| run(tool("nbdinfo").args(["--size", uri]));
+    assert!(info(&format!("{uri}?tls-certificates={}", pki.display())).status.success());
+    assert!(!info(&uri.replace("nbds:", "nbd:")).status.success(), "plain clients are refused");
+    assert!(server.stop().success());
+
+    fs::write(place.path("keys"), "alice:0123456789abcdef0123456789abcdef\n").unwrap();
+    fs::write(place.path("wrong"), "alice:ffffffffffffffffffffffffffffffff\n").unwrap();
+    let words = ["vol0", "--nbd", "tcp:127.0.0.1:0", "--tls-psk", "keys"];
+    let server = place.serve(&words);
+    let uri = |keys: &str| {
+        let keys = place.path(keys);
+        server.uri.replace("nbds://", "nbds://alice@")
+            + &format!("?tls-psk-file={}", keys.display())
+    };
+    assert!(info(&uri("keys")).status.success());
+    assert!(!info(&uri("wrong")).status.success(), "a wrong key is refused");
+    assert!(server.stop().success());
+}

@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::failure::{Failure, Outcome};
 use crate::selection::VolumeArgument;
-use crate::server::{self, DoorOptions, NbdAddress, ServeOptions};
+use crate::server::{self, DoorOptions, NbdAddress, ServeOptions, TlsOptions};
 use crate::settings::Settings;
 
 /// Serve a volume in the foreground until SIGTERM or SIGINT
@@ -15,6 +15,7 @@ use crate::settings::Settings;
   bimetal serve vol0 --print-uri
   bimetal serve vol0 --nbd unix:/run/vol0.sock --nbd tcp:127.0.0.1:10809
   bimetal serve vol0 --run 'nbdinfo $uri'         (serves while the command runs)
+  bimetal serve vol0 --nbd tcp:0.0.0.0:10809 --tls-certificates /etc/pki/bimetal
   bimetal serve vol0 --fuse /mnt/vol0             (the volume is the file /mnt/vol0/vol0)
 
 Without --nbd and --fuse (and without sockets from a service manager) the volume is served on a unix
@@ -41,6 +42,19 @@ pub struct ServeArguments {
     /// Refuse writes; nothing is written to the drives either
     #[arg(long)]
     read_only: bool,
+    /// Require TLS of NBD clients; the directory holds server-cert.pem, server-key.pem and, with
+    /// --tls-verify-peer, ca-cert.pem
+    #[arg(long, value_name = "DIR")]
+    tls_certificates: Option<PathBuf>,
+    /// Require TLS with a shared key of NBD clients; the file holds USER:HEXKEY lines
+    #[arg(long, value_name = "FILE", conflicts_with = "tls_certificates")]
+    tls_psk: Option<PathBuf>,
+    /// Clients must show a certificate signed by ca-cert.pem
+    #[arg(long, requires = "tls_certificates")]
+    tls_verify_peer: bool,
+    /// Clients may also connect without TLS
+    #[arg(long)]
+    tls_optional: bool,
     /// Serve plain NBD on addresses that other machines reach, without encryption or
     /// authentication
     #[arg(long)]
@@ -64,6 +78,12 @@ pub fn run(arguments: &ServeArguments, settings: &Settings) -> Outcome {
         doors: DoorOptions {
             nbd: arguments.nbd.clone(),
             fuse: arguments.fuse.clone(),
+            tls: TlsOptions {
+                certificates: arguments.tls_certificates.clone(),
+                verify_peer: arguments.tls_verify_peer,
+                psk: arguments.tls_psk.clone(),
+                optional: arguments.tls_optional,
+            },
             allow_remote_plain_tcp: arguments.allow_remote_plain_tcp,
         },
         read_only: arguments.read_only,

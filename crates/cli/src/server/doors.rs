@@ -1,12 +1,12 @@
 //! The doors of a running server: opened together, closed together.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use engine::Engine;
 use export::Metered;
 use export::fuse::{self, FuseDoor, FuseOptions, Unmount, loop_device};
-use export::nbd::{NbdOptions, NbdServer};
+use export::nbd::{self, ClientCertificates, NbdOptions, NbdServer, Tls};
 use io::{Io, Listener, mailbox};
 use listenfd::ListenFd;
 use uring::Kernel;
@@ -21,8 +21,57 @@ pub struct DoorOptions {
     pub nbd: Vec<NbdAddress>,
     /// Where the volume's file is mounted.
     pub fuse: Option<PathBuf>,
+    /// TLS for NBD clients.
+    pub tls: TlsOptions,
     /// Serve plain NBD beyond this machine.
     pub allow_remote_plain_tcp: bool,
+}
+
+/// How NBD clients are recognised and encrypted.
+#[derive(Debug, Clone, Default)]
+pub struct TlsOptions {
+    /// Directory with `ca-cert.pem`, `server-cert.pem` and `server-key.pem`.
+    pub certificates: Option<PathBuf>,
+    /// Clients must show a certificate too.
+    pub verify_peer: bool,
+    /// File with `USER:KEY` lines.
+    pub psk: Option<PathBuf>,
+    /// Clients may also connect without TLS.
+    pub optional: bool,
+}
+
+impl TlsOptions {
+    /// Loads keys and certificates; `None` when TLS is not asked for.
+    fn load(&self) -> Result<Option<Tls>, Failure> {
+        let tls = match (&self.certificates, &self.psk) {
+            (Some(dir), _) => {
+                let clients = match self.verify_peer {
+                    true => ClientCertificates::Required,
+                    false => ClientCertificates::NotAsked,
+                };
+                Tls::from_certificates(dir, clients)?
+            }
+            (None, Some(file)) => load_psk(file)?,
+            (None, None) => return Ok(None),
+        };
+        Ok(Some(if self.optional { tls.offered() } else { tls }))
+    }
+
+    /// Whether every client is encrypted.
+    fn is_required(&self) -> bool {
+        (self.certificates.is_some() || self.psk.is_some()) && !self.optional
+    }
+}
+
+#[cfg(feature = "tls-psk")]
+fn load_psk(file: &Path) -> Result<Tls, Failure> {
+    Ok(Tls::from_psk_file(file)?)
+}
+
+#[cfg(not(feature = "tls-psk"))]
+fn load_psk(_: &Path) -> Result<Tls, Failure> {
+    Err(Failure::failed("this bimetal was built without shared keys for TLS")
+        .hint("build it with the feature 'tls-psk', or use --tls-certificates"))
 }
 
 /// What goes through every door.
@@ -43,7 +92,8 @@ impl DoorOptions {
     pub fn verify(&self) -> Result<(), Failure> {
         for address in &self.nbd {
             if let NbdAddress::Tcp(address) = address
-                && !address.ip().is_loopback()
+                && !nbd::is_loopback(address)
+                && !self.tls.is_required()
                 && !self.allow_remote_plain_tcp
             {
                 return Err(Failure::refused(format!(
@@ -51,8 +101,8 @@ impl DoorOptions {
                      authentication"
                 ))
                 .hint(
-                    "listen on tcp:127.0.0.1:PORT or a unix socket and tunnel it; \
-                     --allow-remote-plain-tcp overrides this",
+                    "require TLS (--tls-certificates DIR or --tls-psk FILE), or listen on \
+                     tcp:127.0.0.1:PORT or a unix socket; --allow-remote-plain-tcp overrides this",
                 ));
             }
         }
@@ -65,7 +115,7 @@ impl Doors {
     pub fn open(
         world: (&Io, &Kernel),
         volume: Rc<Served>,
-        nbd_options: NbdOptions,
+        mut nbd_options: NbdOptions,
         options: &DoorOptions,
         handed_over: ListenFd,
     ) -> Result<Doors, Failure> {
@@ -73,9 +123,11 @@ impl Doors {
         let mut doors = Doors { nbd: None, uris: Vec::new(), sockets: Vec::new(), fuse: None };
         let name = nbd_options.export_name.clone();
         if !options.nbd.is_empty() || handed_over.len() > 0 {
+            nbd_options.tls = options.tls.load()?;
             let server = NbdServer::new(io.clone(), volume.clone(), nbd_options);
             let mut listeners = doors.listen(kernel, &name, options)?;
-            listeners.append(&mut doors.adopt(kernel, &name, handed_over)?);
+            let tls = options.tls.is_required();
+            listeners.append(&mut doors.adopt(kernel, (&name, tls), handed_over)?);
             for listener in listeners {
                 let server = server.clone();
                 io.spawn(async move { server.serve(listener).await });
@@ -104,19 +156,20 @@ impl Doors {
         name: &str,
         options: &DoorOptions,
     ) -> Result<Vec<Listener>, Failure> {
+        let tls = options.tls.is_required();
         let mut listeners = Vec::new();
         for address in &options.nbd {
             let (listener, uri) = match address {
                 NbdAddress::Unix(path) => {
                     let path = std::path::absolute(path).on_path("find", path)?;
                     let listener = kernel.listen_unix(&path)?;
-                    let uri = unix_uri(&path, name, false);
+                    let uri = unix_uri(&path, name, tls);
                     self.sockets.push(path);
                     (listener, uri)
                 }
                 NbdAddress::Tcp(address) => {
                     let (listener, bound) = kernel.listen_tcp(*address)?;
-                    (listener, tcp_uri(bound, name, false))
+                    (listener, tcp_uri(bound, name, tls))
                 }
             };
             listeners.push(listener);
@@ -128,7 +181,7 @@ impl Doors {
     fn adopt(
         &mut self,
         kernel: &Kernel,
-        name: &str,
+        (name, tls): (&str, bool),
         mut handed_over: ListenFd,
     ) -> Result<Vec<Listener>, Failure> {
         let refused = |error: std::io::Error| {
@@ -139,7 +192,7 @@ impl Doors {
             let (fd, uri) = match handed_over.take_unix_listener(index) {
                 Ok(Some(listener)) => {
                     let address = listener.local_addr().map_err(refused)?;
-                    let uri = address.as_pathname().map(|path| unix_uri(path, name, false));
+                    let uri = address.as_pathname().map(|path| unix_uri(path, name, tls));
                     (listener.into(), uri)
                 }
                 Ok(None) => continue,
@@ -148,7 +201,7 @@ impl Doors {
                     let listener = handed_over.take_tcp_listener(index).map_err(refused)?;
                     let Some(listener) = listener else { continue };
                     let address = listener.local_addr().map_err(refused)?;
-                    (listener.into(), Some(tcp_uri(address, name, false)))
+                    (listener.into(), Some(tcp_uri(address, name, tls)))
                 }
             };
             listeners.push(kernel.adopt_listener(fd)?);

@@ -29,7 +29,7 @@ use listenfd::ListenFd;
 use sd_notify::NotifyState;
 use uring::{Access, Kernel, KernelOptions};
 
-pub use doors::DoorOptions;
+pub use doors::{DoorOptions, TlsOptions};
 use doors::{Doors, Served};
 use event::{Event, Events};
 pub use nbd_address::NbdAddress;
