@@ -1,10 +1,11 @@
-//! Hunts with many seeds: `hunt FIRST_SEED SEEDS [STORY [STRIDE]]`. Without a story: mixtures.
-//! Prints what it finds and ends with 1 if it found anything.
+//! Hunts with many seeds: `hunt FIRST_SEED SEEDS [STORY [STRIDE]]`. Without a story: mixtures; the
+//! story `endurance` is for strides of some tens; `all` is all but that. Prints what it finds and
+//! ends with 1 if it found anything.
 
 use std::process::ExitCode;
 use std::time::Instant;
 
-use hunt::{Bimetal, Effort, enumerate, mixture, stories};
+use hunt::{Bimetal, Effort, endurance, enumerate, mixture, stories};
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -19,6 +20,7 @@ fn main() -> ExitCode {
         for atomic_write_bytes in [512, 4096] {
             let chosen = match wanted {
                 None => vec![mixture(seed, atomic_write_bytes)],
+                Some(name) if name == "endurance" => vec![endurance(seed, atomic_write_bytes)],
                 Some(name) => {
                     let mut all = stories(seed, atomic_write_bytes);
                     all.retain(|story| name == "all" || story.name == name);

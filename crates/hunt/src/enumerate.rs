@@ -1,4 +1,4 @@
-//! A power cut at every point of a scenario.
+//! A power cut, and a death of the process, at every point of a scenario.
 //!
 //! The act is played once without a cut, to count the operations that the drives receive. Then,
 //! for each operation and moment, it is played again from the same start up to the cut, and for
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use twin::{CacheLoss, CutPoint, Moment, Random, Simulation, Snapshot, mix};
 
-use crate::failure::{Cut, Failure};
+use crate::failure::{Cut, Failure, Fall};
 use crate::oracle::Oracle;
 use crate::play::{Ended, Label, Machine};
 use crate::scenario::{Curtain, Scenario, Stage};
@@ -81,6 +81,18 @@ struct Rest {
     oracle: Oracle,
     /// The volume has been made: it must open.
     made: bool,
+}
+
+/// What follows a recovery.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Then {
+    /// Close and check.
+    Close,
+    /// New work, a power cut, and another recovery.
+    LiveOn,
+    /// At once a power cut that takes all that is volatile, and another recovery: what was seen
+    /// must still be there.
+    CutAgain,
 }
 
 struct Hunt<'a, S: Subject> {
@@ -158,24 +170,27 @@ impl<S: Subject> Hunt<'_, S> {
             .collect()
     }
 
-    /// The rules tried at a point. What is in flight is the interesting part; the other moments
+    /// What is tried at a point. What is in flight is the interesting part; the other moments
     /// add only what the drive has just promised or not yet seen.
-    fn losses(&self, point: CutPoint) -> Vec<CacheLoss> {
-        let mut losses = vec![CacheLoss::LoseAll];
+    fn falls(&self, point: CutPoint) -> Vec<Fall> {
+        let mut falls = vec![Fall::Power(CacheLoss::LoseAll)];
         if point.moment == Moment::Before {
-            return losses;
+            return falls;
         }
-        losses.push(CacheLoss::KeepAll);
+        falls.push(Fall::Power(CacheLoss::KeepAll));
         let mut random = Random::new(self.scenario.seed ^ mix(point.operation + 1));
         let seeds = if point.moment == Moment::Submitted { self.effort.seeds } else { 1 };
         for _ in 0..seeds {
-            losses.push(CacheLoss::Torn(random.bits()));
-            losses.push(CacheLoss::Subset(random.bits()));
+            falls.push(Fall::Power(CacheLoss::Torn(random.bits())));
+            falls.push(Fall::Power(CacheLoss::Subset(random.bits())));
             if point.moment == Moment::Submitted {
-                losses.push(CacheLoss::Reordered(random.bits()));
+                falls.push(Fall::Power(CacheLoss::Reordered(random.bits())));
             }
         }
-        losses
+        if point.moment == Moment::Submitted {
+            falls.push(Fall::Process);
+        }
+        falls
     }
 
     fn machine(&self, simulation: Simulation) -> Machine {
@@ -251,10 +266,10 @@ impl<S: Subject> Hunt<'_, S> {
             self.record(0, Vec::new(), stage, message);
             return None;
         }
-        let cut = Cut { point: None, loss: CacheLoss::LoseAll };
-        simulation.power_cut(cut.loss);
+        let cut = Cut { point: None, fall: Fall::Power(CacheLoss::LoseAll) };
+        fall(&simulation, cut.fall);
         oracle.borrow_mut().cut();
-        self.aftermath((u64::MAX, 0), &simulation, &oracle, made, vec![cut], true);
+        self.aftermath((u64::MAX, 0), &simulation, &oracle, made, vec![cut], Then::LiveOn);
         Some(operations)
     }
 
@@ -304,26 +319,29 @@ impl<S: Subject> Hunt<'_, S> {
         simulation.fail_power();
         oracle.borrow_mut().cut();
         let rest = Rest { snapshot: simulation.snapshot(), oracle: oracle.borrow().clone(), made };
-        let mut losses = self.losses(point);
+        let mut falls = self.falls(point);
         if simulation.at_stake() == 0 {
-            losses.truncate(1);
+            falls.truncate(1);
         }
-        for (index, loss) in losses.into_iter().enumerate() {
-            let cut = Cut { point: Some(point), loss };
+        for (index, what) in falls.into_iter().enumerate() {
+            let cut = Cut { point: Some(point), fall: what };
             // Not a running count: that would depend on which thread was faster.
             let case = mix(order << 8 | index as u64);
-            let relive = case.is_multiple_of(self.effort.relive_every.max(1));
+            let then = match what {
+                Fall::Process => Then::CutAgain,
+                _ if case.is_multiple_of(self.effort.relive_every.max(1)) => Then::LiveOn,
+                _ => Then::Close,
+            };
             let recut = self.effort.recut_every > 0 && case.is_multiple_of(self.effort.recut_every);
             let simulation = Simulation::wake(&rest.snapshot);
-            simulation.power_cut(loss);
+            fall(&simulation, what);
             let after = Rest {
                 snapshot: simulation.snapshot(),
                 oracle: rest.oracle.clone(),
                 made: rest.made,
             };
             let oracle = Rc::new(RefCell::new(rest.oracle.clone()));
-            let clean =
-                self.aftermath((order, case), &simulation, &oracle, made, vec![cut], relive);
+            let clean = self.aftermath((order, case), &simulation, &oracle, made, vec![cut], then);
             if !clean {
                 return self.add_trace(start, order, point);
             }
@@ -363,12 +381,13 @@ impl<S: Subject> Hunt<'_, S> {
                 CacheLoss::Torn(random.bits()),
             ] {
                 let simulation = Simulation::wake(&again);
-                simulation.power_cut(loss);
+                let what = Fall::Power(loss);
+                fall(&simulation, what);
                 let oracle = Rc::new(RefCell::new(rest.oracle.clone()));
                 oracle.borrow_mut().cut();
-                let cuts = vec![first, Cut { point: Some(point), loss }];
+                let cuts = vec![first, Cut { point: Some(point), fall: what }];
                 let case = (order, mix(operation));
-                if !self.aftermath(case, &simulation, &oracle, rest.made, cuts, false) {
+                if !self.aftermath(case, &simulation, &oracle, rest.made, cuts, Then::Close) {
                     return;
                 }
             }
@@ -384,7 +403,7 @@ impl<S: Subject> Hunt<'_, S> {
         oracle: &Rc<RefCell<Oracle>>,
         made: bool,
         mut cuts: Vec<Cut>,
-        relive: bool,
+        then: Then,
     ) -> bool {
         self.cases.fetch_add(1, Ordering::Relaxed);
         let seed = mix(case) ^ self.scenario.seed;
@@ -406,30 +425,31 @@ impl<S: Subject> Hunt<'_, S> {
                 label.set("looking after the cut");
                 let looked = watched.look_after_cut(&mut Random::new(seed)).await;
                 looked.map_err(|trouble| trouble.to_string())?;
-                if relive {
-                    label.set("living on after the cut");
-                    self.live_on(&watched, seed).await.map_err(|trouble| trouble.to_string())?;
-                } else {
-                    self.close_and_check(volume, &oracle, (&io, &fast, &slow), &label).await?;
+                match then {
+                    Then::LiveOn => {
+                        label.set("living on after the cut");
+                        self.live_on(&watched, seed).await.map_err(|trouble| trouble.to_string())
+                    }
+                    Then::CutAgain => Ok(()),
+                    Then::Close => {
+                        self.close_and_check(volume, &oracle, (&io, &fast, &slow), &label).await
+                    }
                 }
-                Ok(())
             }
         });
         if let Ended::Wrong { stage, message } = ended {
             self.record(order, cuts, stage, message);
             return false;
         }
-        if !relive {
-            return true;
-        }
-        let loss = match case % 2 {
-            0 => CacheLoss::LoseAll,
-            _ => CacheLoss::Torn(seed),
+        let loss = match then {
+            Then::Close => return true,
+            Then::LiveOn if case % 2 == 1 => CacheLoss::Torn(seed),
+            _ => CacheLoss::LoseAll,
         };
-        cuts.push(Cut { point: None, loss });
+        cuts.push(Cut { point: None, fall: Fall::Power(loss) });
         simulation.power_cut(loss);
         oracle.borrow_mut().cut();
-        self.aftermath((order, mix(case)), simulation, oracle, true, cuts, false)
+        self.aftermath((order, mix(case)), simulation, oracle, true, cuts, Then::Close)
     }
 
     async fn live_on(
@@ -443,6 +463,7 @@ impl<S: Subject> Hunt<'_, S> {
             steps: 10,
             span: self.scenario.span.clone(),
             length_bytes_max: 64 << 10,
+            patient: false,
         };
         workload.run(watched).await
     }
@@ -472,5 +493,14 @@ impl<S: Subject> Hunt<'_, S> {
         for (_, failure) in failures.iter_mut().filter(|(at, _)| *at == order) {
             failure.trace = tail.clone();
         }
+    }
+}
+
+/// Lets the machine fall. What was made to fail during the act is well again afterwards.
+fn fall(simulation: &Simulation, what: Fall) {
+    simulation.clear_faults();
+    match what {
+        Fall::Power(loss) => simulation.power_cut(loss),
+        Fall::Process => simulation.process_dies(),
     }
 }

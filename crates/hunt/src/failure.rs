@@ -4,13 +4,23 @@ use std::fmt;
 
 use twin::{CacheLoss, CutPoint, Moment};
 
-/// A power cut of a case.
+/// What fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fall {
+    /// Power; the caches lose this.
+    Power(CacheLoss),
+    /// The process; the drives finish what they have and lose nothing, but nor have they been
+    /// told to keep it.
+    Process,
+}
+
+/// A fall of a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cut {
     /// When; `None`: after the end of the act.
     pub point: Option<CutPoint>,
-    /// What the caches lost.
-    pub loss: CacheLoss,
+    /// What fails.
+    pub fall: Fall,
 }
 
 /// Something that must not be.
@@ -32,6 +42,10 @@ pub struct Failure {
 
 impl fmt::Display for Cut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.fall {
+            Fall::Power(_) => write!(f, "power cut ")?,
+            Fall::Process => write!(f, "death of the process ")?,
+        }
         match self.point {
             None => write!(f, "after the last operation")?,
             Some(CutPoint { operation, moment }) => {
@@ -43,7 +57,10 @@ impl fmt::Display for Cut {
                 write!(f, "with operation {operation} {moment}")?;
             }
         }
-        write!(f, ", caches: {:?}", self.loss)
+        match self.fall {
+            Fall::Power(loss) => write!(f, ", caches: {loss:?}"),
+            Fall::Process => Ok(()),
+        }
     }
 }
 
@@ -51,7 +68,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "scenario '{}', seed {}, while {}:", self.scenario, self.seed, self.stage)?;
         for cut in &self.cuts {
-            writeln!(f, "  power cut {cut}")?;
+            writeln!(f, "  {cut}")?;
         }
         writeln!(f, "  {}", self.message.replace('\n', "\n  "))?;
         for line in &self.trace {

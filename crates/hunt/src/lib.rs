@@ -23,11 +23,11 @@ mod workload;
 
 pub use bimetal::Bimetal;
 pub use enumerate::{Effort, Report, enumerate};
-pub use failure::{Cut, Failure};
+pub use failure::{Cut, Failure, Fall};
 pub use oracle::{BLOCK_BYTES, Deed, Flushing, Oracle, Reading};
 pub use scenario::{Curtain, Scenario, Stage};
 pub use sector::{SECTOR_BYTES, Value, identify, stamp};
-pub use stories::{mixture, stories};
+pub use stories::{endurance, mixture, stories};
 pub use subject::Subject;
 pub use watched::{Trouble, Watched};
 pub use workload::Workload;

@@ -5,7 +5,7 @@
 use engine::{Engine, Status};
 use io::units::{KIB, MIB, MILLISECOND_NS, SECOND_NS};
 use io::{Durability, ErrorKind, IoError, Volume, ZeroMode};
-use twin::{CacheLoss, DriveSpec, Random, mix};
+use twin::{CacheLoss, DriveSpec, Kind, Random, mix};
 
 use crate::scenario::{Scenario, Stage};
 use crate::watched::{Trouble, Watched};
@@ -53,13 +53,57 @@ pub fn stories(seed: u64, atomic_write_bytes: u32) -> Vec<Story> {
         promotion(&drives),
         demotion(&drives),
         checkpoint(&drives),
+        checkpoint_under_fire(&drives),
         log_wrap(&drives),
         full_volume(&drives),
         recovery(&drives, CacheLoss::KeepAll),
         recovery(&drives, CacheLoss::Subset(seed)),
+        failing_drives(&drives),
     ];
     all.push(mixture(seed, atomic_write_bytes));
     all
+}
+
+/// A longer life on drives of many kinds, which begins with a recovery: for hunting. Its
+/// operations are many, so cut it at some of them only.
+pub fn endurance(seed: u64, atomic_write_bytes: u32) -> Story {
+    let drives = Drives { seed, atomic_write_bytes };
+    let work = move |salt: u64| {
+        let seed = mix(seed ^ salt);
+        let span = match seed % 3 {
+            0 => 0..8 * EXTENT,
+            1 => 0..60 * EXTENT,
+            _ => 0..64 * MIB,
+        };
+        let (clients, steps) = (1 + seed % 7, 60);
+        Workload { seed, clients, steps, span, length_bytes_max: MIB, patient: false }
+    };
+    let mut random = Random::new(mix(seed));
+    let mut story = drives
+        .story("endurance")
+        .after_cut(CacheLoss::Torn(seed))
+        .prepare(move |stage| async move { work(1).run(&stage.volume).await })
+        .act(move |stage| async move {
+            work(2).run(&stage.volume).await?;
+            if seed.is_multiple_of(2) {
+                idle(&stage.volume).await;
+            }
+            work(3).run(&stage.volume).await
+        });
+    for drive in [&mut story.fast, &mut story.slow] {
+        // Some without a volatile cache, with a small one, or with large sectors.
+        match random.below(6) {
+            0 => drive.cache_bytes = 0,
+            1 => drive.cache_bytes = 256 * KIB,
+            2 => drive.sector_bytes = 4096,
+            _ => {}
+        }
+        if random.chance(25) {
+            drive.atomic_write_bytes = 4608 - atomic_write_bytes;
+        }
+        drive.latencies.channels = 1 + random.below(16) as usize;
+    }
+    story
 }
 
 /// Several clients that do everything at once; another mixture for each seed.
@@ -72,7 +116,14 @@ pub fn mixture(seed: u64, atomic_write_bytes: u32) -> Story {
             1 => 0..40 * EXTENT,
             _ => 8 * EXTENT - 64 * KIB..20 * EXTENT,
         };
-        Workload { seed, clients: 1 + seed % 5, steps, span, length_bytes_max: 512 * KIB }
+        Workload {
+            seed,
+            clients: 1 + seed % 5,
+            steps,
+            span,
+            length_bytes_max: 512 * KIB,
+            patient: false,
+        }
     };
     drives
         .story("mixture")
@@ -458,6 +509,62 @@ fn checkpoint(drives: &Drives) -> Story {
             idle(&stage.volume).await;
             scatter(&stage.volume, seed, 2, 2).await?;
             insist(&stage, "a checkpoint", |status| status.log.checkpoints > 0)
+        })
+}
+
+fn checkpoint_under_fire(drives: &Drives) -> Story {
+    drives
+        .story("checkpoint while clients write")
+        .after_cut(CacheLoss::KeepAll)
+        .prepare(|stage| async move {
+            // More than a third of the log, flushed; then the newest versions of some of it are
+            // written over and over without a flush, so that older durable ones become worthless.
+            for place in 0..26 {
+                stage.volume.write(place * 64 * KIB, 60 * KIB, Volatile).await?;
+            }
+            stage.volume.flush().await
+        })
+        .act(|stage| async move {
+            for round in 0..30 {
+                stage.volume.write(round % 26 * 64 * KIB, 60 * KIB, Volatile).await?;
+            }
+            // The checkpoint is under way or about to be; clients do not stop.
+            for round in 0..8 {
+                stage.volume.io().sleep(20 * MILLISECOND_NS).await;
+                stage.volume.write(round * 64 * KIB, 60 * KIB, Volatile).await?;
+            }
+            insist(&stage, "a checkpoint", |status| status.log.checkpoints > 0)
+        })
+}
+
+/// Drives that fail now and then while several clients work. Requests may be refused, but what
+/// was acknowledged stays true.
+fn failing_drives(drives: &Drives) -> Story {
+    let seed = drives.seed;
+    let work = move |salt: u64, patient| {
+        let seed = mix(seed ^ salt);
+        let span = 0..12 * EXTENT;
+        Workload { seed, clients: 4, steps: 20, span, length_bytes_max: 256 * KIB, patient }
+    };
+    drives
+        .story("failing drives")
+        .prepare(move |stage| async move { work(1, false).run(&stage.volume).await })
+        .act(move |stage| async move {
+            let (machine, io) = (stage.machine.clone(), stage.volume.io().clone());
+            io.clone().spawn(async move {
+                let mut random = Random::new(seed);
+                for _ in 0..6 {
+                    io.sleep(random.below(60 * MILLISECOND_NS)).await;
+                    let drive = machine.drives()[random.below(2) as usize];
+                    let kind = match random.below(8) {
+                        0..=3 => Kind::Read,
+                        4..=6 => Kind::Write,
+                        _ => Kind::Flush,
+                    };
+                    machine.fail_next(drive, kind, 1 + random.below(2), ErrorKind::Io);
+                }
+            });
+            work(2, true).run(&stage.volume).await
         })
 }
 

@@ -37,6 +37,8 @@ pub struct Workload {
     pub span: Range<u64>,
     /// Longest request in bytes; a multiple of 4096, at most 1 MiB.
     pub length_bytes_max: u64,
+    /// Refused requests are no trouble: the drives are made to fail.
+    pub patient: bool,
 }
 
 /// How a run behaves: shares in percent.
@@ -108,7 +110,9 @@ impl Workload {
                     if board.trouble.borrow().is_some() {
                         break;
                     }
-                    if let Err(trouble) = client.step().await {
+                    if let Err(trouble) = client.step().await
+                        && !(client.workload.patient && matches!(trouble, Trouble::Refused(_)))
+                    {
                         board.trouble.borrow_mut().get_or_insert(trouble);
                     }
                 }

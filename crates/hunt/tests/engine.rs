@@ -63,9 +63,11 @@ survives! {
     a_volume_survives_promotion: "promotion",
     a_volume_survives_demotion: "demotion",
     a_volume_survives_a_checkpoint: "checkpoint",
+    a_volume_survives_a_checkpoint_while_clients_write: "checkpoint while clients write",
     a_volume_survives_the_wrap_of_its_log: "the log wraps",
     a_volume_survives_being_full: "a full volume",
     a_volume_survives_the_recovery_of_a_recovery: "recovery of a recovery",
+    a_volume_survives_drives_that_fail: "failing drives",
     a_volume_survives_a_mixture: "mixture",
 }
 
@@ -103,6 +105,7 @@ fn lifetime(seed: u64) -> (u64, u64) {
                 steps: 80,
                 span: 0..16 * MIB,
                 length_bytes_max: MIB,
+                patient: false,
             };
             workload.run(&watched).await.map_err(|trouble| trouble.to_string())
         };

@@ -9,6 +9,7 @@ use io::{Device, DeviceId, ErrorKind, Io, Pool};
 
 use crate::change::Change;
 use crate::drive::{Drive, DriveCounters, DriveSpec};
+use crate::fault::Faults;
 use crate::loss::CacheLoss;
 use crate::medium::Medium;
 use crate::model::{Kind, Model};
@@ -203,6 +204,29 @@ impl Simulation {
         state.powered = true;
         let now_ns = state.now_ns;
         state.trace.record(now_ns, 0, || format!("power is back, lost: {loss:?}"));
+    }
+
+    /// The process dies, the machine goes on: the drives finish what they had been given, and
+    /// lose nothing. After a planned cut: it was the process and not the power that failed.
+    pub fn process_dies(&self) {
+        let mut state = self.state.borrow_mut();
+        state.finish_flying();
+        let stranded = std::mem::take(&mut state.stranded);
+        for (drive, changes) in state.drives.iter_mut().zip(stranded) {
+            changes.into_iter().for_each(|change| drive.cache.complete(change));
+            drive.reset();
+        }
+        state.boot += 1;
+        state.powered = true;
+        state.armed = None;
+        let now_ns = state.now_ns;
+        state.trace.record(now_ns, 1, || "the process has died".into());
+    }
+
+    /// Every drive does again what it is asked, as if nothing had ever been made to fail.
+    pub fn clear_faults(&self) {
+        let mut state = self.state.borrow_mut();
+        state.drives.iter_mut().for_each(|drive| drive.faults = Faults::default());
     }
 
     /// Nanoseconds on the virtual clock.

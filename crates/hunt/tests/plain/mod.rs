@@ -158,6 +158,7 @@ pub fn scenario(name: &'static str, seed: u64, atomic_write_bytes: u32) -> Scena
         steps: 15,
         span: 0..256 << 10,
         length_bytes_max: 32 << 10,
+        patient: false,
     };
     Scenario::new(name, seed, fast, slow)
         .prepare(move |stage| async move { prepared(&stage.volume, &work(seed + 1)).await })

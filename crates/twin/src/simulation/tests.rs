@@ -328,3 +328,32 @@ fn a_cut_during_concurrent_work_strands_only_what_was_in_flight() {
     let held = (0..400).filter(|b| simulation.peek(drive, b * 4096, 1) == [1]).count();
     assert!((36..=40).contains(&held) && held >= done.borrow().len(), "{held}");
 }
+
+#[test]
+fn a_process_that_dies_at_a_planned_point_leaves_the_cache_volatile() {
+    let (simulation, drive) = machine(1);
+    let io = simulation.boot();
+    let device = simulation.device(&io, drive);
+    simulation.arm_cut(CutPoint { operation: 1, moment: Moment::Submitted });
+    let work = async {
+        write(&device, 0, 1, 512).await;
+        write(&device, 4096, 2, 512).await;
+    };
+    assert_eq!(simulation.run(&io, work), Outcome::PowerCut);
+    simulation.process_dies();
+    let held = || (simulation.peek(drive, 0, 1)[0], simulation.peek(drive, 4096, 1)[0]);
+    assert_eq!(held(), (1, 2), "what was in flight is finished");
+    simulation.power_cut(CacheLoss::LoseAll);
+    assert_eq!(held(), (0, 0), "and was never made durable");
+}
+
+#[test]
+fn faults_can_be_taken_back() {
+    let (simulation, drive) = machine(1);
+    let io = simulation.boot();
+    let device = simulation.device(&io, drive);
+    simulation.set_dead(drive, true);
+    simulation.fail_next(drive, Kind::Write, 9, ErrorKind::Io);
+    simulation.clear_faults();
+    simulation.run(&io, write(&device, 0, 1, 512)).done();
+}
