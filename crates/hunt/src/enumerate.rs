@@ -18,6 +18,7 @@ use twin::{CacheLoss, CutPoint, Moment, Random, Simulation, Snapshot, mix};
 use crate::failure::{Cut, Failure, Fall};
 use crate::oracle::Oracle;
 use crate::play::{Ended, Label, Machine};
+use crate::report::{Effort, Report};
 use crate::scenario::{Curtain, Scenario, Stage};
 use crate::subject::Subject;
 use crate::watched::Watched;
@@ -28,52 +29,6 @@ const FAILURES_MAX: usize = 5;
 
 /// Trace lines shown with a failure.
 const TRACE_MAX: usize = 24;
-
-/// How much is tried.
-#[derive(Debug, Clone)]
-pub struct Effort {
-    /// Each `stride`-th operation is a cut point (1: all). Where the first lies is drawn.
-    pub stride: u64,
-    /// Of each seeded rule, so many seeds.
-    pub seeds: u64,
-    /// Each `relive_every`-th case does new work after its recovery and is cut again.
-    pub relive_every: u64,
-    /// Each `recut_every`-th case is also cut at every operation of its recovery; 0: none.
-    pub recut_every: u64,
-    /// Threads.
-    pub threads: usize,
-}
-
-impl Default for Effort {
-    fn default() -> Effort {
-        Effort { stride: 1, seeds: 2, relive_every: 5, recut_every: 0, threads: 2 }
-    }
-}
-
-/// What was tried and found.
-#[derive(Debug, Clone)]
-pub struct Report {
-    /// The scenario's name.
-    pub scenario: &'static str,
-    /// Operations of the act.
-    pub operations: u64,
-    /// Recoveries compared with the oracle.
-    pub cases: u64,
-    /// What was found, first cut points first.
-    pub failures: Vec<Failure>,
-}
-
-impl Report {
-    /// Says what was tried.
-    ///
-    /// # Panics
-    /// When something was found: with all of it in words.
-    pub fn expect_clean(&self) {
-        let text: Vec<String> = self.failures.iter().map(ToString::to_string).collect();
-        assert!(text.is_empty(), "{} failures kept:\n{}", text.len(), text.join("\n"));
-        println!("{}: {} operations, {} cases", self.scenario, self.operations, self.cases);
-    }
-}
 
 /// A machine at rest and what is known of its volume.
 struct Rest {
