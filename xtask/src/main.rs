@@ -1,1 +1,48 @@
-fn main() {}
+//! `cargo x`: the commands of people who work on bimetal.
+
+mod bench;
+mod check;
+mod demo;
+mod manifest;
+mod shell;
+mod tidy;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Commands of people who work on bimetal
+#[derive(Debug, Parser)]
+#[command(name = "cargo x")]
+struct CommandLine {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// The whole gate: format, lints, docs, tidiness, tests
+    Check,
+    /// What no compiler checks: file headers, arrows between rooms, licences, banned words
+    Tidy,
+    /// Fuse two file-backed drives under ./run, fill them with a real tree, restart, verify
+    Demo(demo::DemoArguments),
+    /// Measure the NBD door beside nbdkit and qemu-nbd
+    Bench(bench::BenchArguments),
+}
+
+fn main() -> ExitCode {
+    let outcome = match CommandLine::parse().verb {
+        Verb::Check => check::run(),
+        Verb::Tidy => tidy::run(),
+        Verb::Demo(arguments) => demo::run(&arguments),
+        Verb::Bench(arguments) => bench::run(&arguments),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("{message}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! The clients: fio, the lean one of this repository, and the engine called in process.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use super::server::Server;
+use super::steps::{Client, SPAN_BYTES, Step};
+use crate::shell;
+
+/// Where the programs are, and for how long they run.
+pub struct Clients {
+    release: PathBuf,
+    seconds: f64,
+}
+
+/// What a client saw.
+pub struct Outcome {
+    /// Requests per second; a flush is none.
+    pub per_second: f64,
+    /// Requests in all.
+    pub requests: f64,
+}
+
+impl Clients {
+    /// Builds what this repository brings: the release binary and two of its examples.
+    pub fn build(seconds: f64) -> Result<Clients> {
+        build(&["--package", "bimetal", "--bin", "bimetal", "--example", "in_process"])?;
+        build(&["--package", "bimetal-export", "--example", "nbd_load"])?;
+        let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+        Ok(Clients { release: shell::root().join(target).join("release"), seconds })
+    }
+
+    /// The program that is measured.
+    pub fn bimetal(&self) -> PathBuf {
+        self.release.join("bimetal")
+    }
+
+    /// Writes the span through the server, once, in 1 MiB requests, and flushes.
+    pub fn fill(&self, server: &Server) -> Result<()> {
+        let more = ["--rw=write", "--bs=1M", "--iodepth=4", "--end_fsync=1"];
+        fio(server, &more.map(str::to_owned)).map(|_| ())
+    }
+
+    /// One turn at one row.
+    pub fn run(&self, server: &Server, step: Step) -> Result<Outcome> {
+        match step.client {
+            Client::Fio => self.run_fio(server, step),
+            Client::Lean => self.run_lean(server, step),
+        }
+    }
+
+    fn run_fio(&self, server: &Server, step: Step) -> Result<Outcome> {
+        let pattern = match (step.random, step.write) {
+            (true, true) => "randwrite",
+            (true, false) => "randread",
+            (false, true) => "write",
+            (false, false) => "read",
+        };
+        let mut more = vec![
+            format!("--rw={pattern}"),
+            format!("--bs={}", step.block_bytes),
+            format!("--iodepth={}", step.depth),
+            "--time_based".to_owned(),
+            format!("--runtime={:.0}ms", self.seconds * 1e3),
+            // The same places for every server, and no map of those that were visited.
+            "--randrepeat=1".to_owned(),
+            "--norandommap".to_owned(),
+        ];
+        if step.flush {
+            more.push("--fsync=1".to_owned());
+        }
+        let report = fio(server, &more)?;
+        let side = &report["jobs"][0][if step.write { "write" } else { "read" }];
+        let number = |name: &str| side[name].as_f64().with_context(|| format!("fio: no {name}"));
+        let outcome = Outcome { per_second: number("iops")?, requests: number("total_ios")? };
+        if outcome.requests == 0.0 {
+            bail!("fio did nothing");
+        }
+        Ok(outcome)
+    }
+
+    fn run_lean(&self, server: &Server, step: Step) -> Result<Outcome> {
+        let seconds = self.seconds.ceil();
+        let mut command = Command::new(self.release.join("examples/nbd_load"));
+        command.arg(&server.socket).arg(if step.write { "write" } else { "read" });
+        command.args([step.depth.to_string(), format!("{seconds:.0}")]);
+        command.args([step.block_bytes.to_string(), SPAN_BYTES.to_string()]);
+        let text = output(&mut command)?;
+        // "read 4096 depth 32: 123456 IOPS"
+        let per_second = text
+            .split_once(" IOPS")
+            .and_then(|(before, _)| before.rsplit(' ').next()?.parse::<f64>().ok())
+            .with_context(|| format!("nbd_load said: {text}"))?;
+        Ok(Outcome { per_second, requests: per_second * seconds })
+    }
+
+    /// The table of the engine called in process beside raw operations, as JSON.
+    pub fn in_process(&self, directory: &Path) -> Result<Value> {
+        let mut command = Command::new(self.release.join("examples/in_process"));
+        command.arg(directory).arg(self.seconds.to_string()).arg("--json");
+        let text = output(&mut command)?;
+        serde_json::from_str(&text).with_context(|| format!("in_process said: {text}"))
+    }
+}
+
+fn build(what: &[&str]) -> Result<()> {
+    let status = Command::new(env!("CARGO"))
+        .args(["build", "--quiet", "--release", "--locked"])
+        .args(what)
+        .current_dir(shell::root())
+        .status()
+        .context("running cargo")?;
+    if !status.success() {
+        bail!("cargo build --release {}: {status}", what.join(" "));
+    }
+    Ok(())
+}
+
+fn fio(server: &Server, more: &[String]) -> Result<Value> {
+    let mut command = Command::new("fio");
+    command.args(["--name=bench", "--ioengine=nbd", "--thread", "--output-format=json"]);
+    command.arg(format!("--uri=nbd+unix:///?socket={}", server.socket.display()));
+    command.arg(format!("--size={SPAN_BYTES}")).args(more);
+    let text = output(&mut command)?;
+    // Notes may stand before the report.
+    let report = text.find('{').map_or("", |start| &text[start..]);
+    let report: Value =
+        serde_json::from_str(report).with_context(|| format!("fio said: {text}"))?;
+    match report["jobs"][0]["error"].as_i64() {
+        Some(0) => Ok(report),
+        error => bail!("fio ended with error {error:?}"),
+    }
+}
+
+/// What a command printed; an error with what it complained about when it failed.
+fn output(command: &mut Command) -> Result<String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().with_context(|| format!("running {name}"))?;
+    if !output.status.success() {
+        bail!("{name}: {}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}

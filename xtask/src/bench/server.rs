@@ -1,0 +1,208 @@
+//! The servers side by side: how each is started, found, accounted for and ended.
+//!
+//! A server that is dropped is ended by its process id; nothing outlives a run that fails.
+
+use std::fs::{self, File};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rustix::fs::{Advice, fadvise};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::backing::Backing;
+use super::load::Clients;
+use super::steps::SPAN_BYTES;
+
+/// Size of bimetal's landing log: a quarter of the span, so that writes wrap around it and
+/// destaging is part of what is measured.
+pub const LANDING_BYTES: u64 = 256 << 20;
+/// The fast drive holds the span, the log and the reserve with room to spare.
+const FAST_BYTES: u64 = 2 * SPAN_BYTES;
+/// Sparse, and not touched: all rows are hits of the fast drive.
+const SLOW_BYTES: u64 = 8 * SPAN_BYTES;
+/// A server that is not there after this long will not come.
+const START_MAX: Duration = Duration::from_secs(30);
+/// A server that has not ended after this long is killed.
+const END_MAX: Duration = Duration::from_secs(60);
+const POLL: Duration = Duration::from_millis(20);
+
+/// Which server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Bimetal,
+    NbdkitNoCache,
+    QemuNoCache,
+    Nbdkit,
+    Qemu,
+}
+
+impl Kind {
+    /// All of them: bimetal, then those that keep out of the page cache, then those that use it.
+    pub const ALL: [Kind; 5] =
+        [Kind::Bimetal, Kind::NbdkitNoCache, Kind::QemuNoCache, Kind::Nbdkit, Kind::Qemu];
+
+    /// What tables call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Bimetal => "bimetal",
+            Kind::NbdkitNoCache => "nbdkit cache=none",
+            Kind::QemuNoCache => "qemu-nbd cache=none",
+            Kind::Nbdkit => "nbdkit",
+            Kind::Qemu => "qemu-nbd",
+        }
+    }
+
+    /// Whether unflushed writes and repeated reads may be served from the page cache.
+    pub fn page_cache(self) -> bool {
+        matches!(self, Kind::Nbdkit | Kind::Qemu)
+    }
+}
+
+/// One that runs.
+pub struct Server {
+    pub kind: Kind,
+    pub socket: PathBuf,
+    backing: PathBuf,
+    child: Child,
+    tick_us: u64,
+}
+
+impl Server {
+    /// Makes its backing file, starts it and waits until it takes connections.
+    pub fn start(kind: Kind, files: &Backing, clients: &Clients) -> Result<Server> {
+        let label = kind.name().replace([' ', '='], "-");
+        let socket = files.beside_sockets(&format!("{label}.sock"));
+        let log = files.beside_sockets(&format!("{label}.log"));
+        let bytes = if kind == Kind::Bimetal { FAST_BYTES } else { SPAN_BYTES };
+        let backing = files.file(&format!("{label}.img"), bytes)?;
+        let mut command = match kind {
+            Kind::Bimetal => bimetal(files, &clients.bimetal(), &backing, &socket)?,
+            Kind::Nbdkit => nbdkit(&backing, &socket, &[]),
+            Kind::NbdkitNoCache => nbdkit(&backing, &socket, &["cache=none"]),
+            Kind::Qemu => qemu(&backing, &socket, &[]),
+            Kind::QemuNoCache => qemu(&backing, &socket, &["--cache=none", "--aio=io_uring"]),
+        };
+        let output = File::create(&log)?;
+        command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
+        let child = command.spawn().with_context(|| format!("starting {}", kind.name()))?;
+        let tick_us = 1_000_000 / rustix::param::clock_ticks_per_second();
+        let mut server = Server { kind, socket, backing, child, tick_us };
+        server.await_socket(&log)?;
+        Ok(server)
+    }
+
+    fn await_socket(&mut self, log: &Path) -> Result<()> {
+        let end = Instant::now() + START_MAX;
+        while UnixStream::connect(&self.socket).is_err() {
+            let ended = self.child.try_wait()?;
+            if ended.is_some() || Instant::now() > end {
+                let said = fs::read_to_string(log).unwrap_or_default();
+                bail!("{} does not come up: {}", self.kind.name(), said.trim());
+            }
+            thread::sleep(POLL);
+        }
+        Ok(())
+    }
+
+    /// CPU time of the process since its start, user and system, with all threads it has or had, in
+    /// µs, in steps of a clock tick.
+    pub fn cpu_us(&self) -> Result<u64> {
+        let path = format!("/proc/{}/stat", self.child.id());
+        let text = fs::read_to_string(&path).with_context(|| path.clone())?;
+        // The name in parentheses may hold anything, so fields are counted from its end: the state
+        // is the first, utime the twelfth, stime the thirteenth.
+        let fields = text.rsplit_once(") ").map_or("", |(_, fields)| fields);
+        let ticks: u64 = fields
+            .split(' ')
+            .skip(11)
+            .take(2)
+            .map(|field| field.parse::<u64>())
+            .sum::<Result<_, _>>()
+            .with_context(|| path)?;
+        Ok(ticks * self.tick_us)
+    }
+
+    /// What the page cache still holds goes to the drive.
+    pub fn sync_backing(&self) -> Result<()> {
+        File::open(&self.backing)?.sync_data().context("syncing a backing file")
+    }
+
+    /// The fill leaves no one an advantage: nothing of the file stays in the page cache.
+    pub fn forget_cached(&self) -> Result<()> {
+        let file = File::open(&self.backing)?;
+        file.sync_data()?;
+        fadvise(&file, 0, None, Advice::DontNeed).context("dropping cached pages")
+    }
+
+    /// Ends it in order.
+    pub fn end(mut self) -> Result<()> {
+        self.stop()
+    }
+
+    fn stop(&mut self) -> Result<()> {
+        if self.child.try_wait()?.is_some() {
+            return Ok(());
+        }
+        kill_process(Pid::from_child(&self.child), Signal::TERM)?;
+        let end = Instant::now() + END_MAX;
+        while self.child.try_wait()?.is_none() {
+            if Instant::now() > end {
+                self.child.kill()?;
+                self.child.wait()?;
+                bail!("{} did not end within {END_MAX:?}", self.kind.name());
+            }
+            thread::sleep(POLL);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Err(error) = self.stop() {
+            eprintln!("{error:#}");
+        }
+    }
+}
+
+/// Makes the volume; gives the command that serves it.
+fn bimetal(files: &Backing, program: &Path, fast: &Path, socket: &Path) -> Result<Command> {
+    let configuration = files.beside_sockets("volumes");
+    let mut slow = files.directory().join("bimetal-slow.img").into_os_string();
+    slow.push(format!(":{SLOW_BYTES}"));
+    let created = Command::new(program)
+        .arg("--config-dir")
+        .arg(&configuration)
+        .args(["create", "bench", "--landing", &LANDING_BYTES.to_string(), "--fast"])
+        .arg(fast)
+        .arg("--slow")
+        .arg(slow)
+        .output()
+        .with_context(|| format!("running {}", program.display()))?;
+    if !created.status.success() {
+        bail!("bimetal create: {}", String::from_utf8_lossy(&created.stderr).trim());
+    }
+    let mut command = Command::new(program);
+    command.arg("--config-dir").arg(&configuration);
+    command.args(["serve", "bench", "--exit-with-parent", "--nbd"]);
+    command.arg(format!("unix:{}", socket.display()));
+    Ok(command)
+}
+
+fn nbdkit(backing: &Path, socket: &Path, more: &[&str]) -> Command {
+    let mut command = Command::new("nbdkit");
+    command.args(["--foreground", "--exit-with-parent", "--unix"]).arg(socket);
+    command.arg("file").arg(backing).args(more);
+    command
+}
+
+fn qemu(backing: &Path, socket: &Path, more: &[&str]) -> Command {
+    let mut command = Command::new("qemu-nbd");
+    command.args(["--persistent", "--format=raw", "--shared=0"]).args(more);
+    command.arg("--socket").arg(socket).arg(backing);
+    command
+}
