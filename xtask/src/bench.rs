@@ -65,7 +65,9 @@ pub fn run(arguments: &BenchArguments) -> Outcome {
 fn compare(arguments: &BenchArguments) -> Result<()> {
     for tool in ["fio", "nbdkit", "qemu-nbd"] {
         if !on_path(tool) {
-            bail!("'{tool}' is missing: run scripts/setup, which installs what is measured against");
+            bail!(
+                "'{tool}' is missing: run scripts/setup, which installs what is measured against"
+            );
         }
     }
     let turn_seconds = if arguments.quick { 1.0 } else { 2.0 };
@@ -76,7 +78,9 @@ fn compare(arguments: &BenchArguments) -> Result<()> {
 
     let turns = u64::from(arguments.repetitions) * (STEPS.len() * Kind::ALL.len()) as u64;
     let about_minutes = turns as f64 * (turn_seconds + TURN_OVERHEAD_SECONDS) / 60.0;
-    println!("{turns} turns of {turn_seconds} s: about {about_minutes:.0} minutes, then in process");
+    println!(
+        "{turns} turns of {turn_seconds} s: about {about_minutes:.0} minutes, then in process"
+    );
 
     let files = Backing::make(&directory)?;
     let mut servers = Vec::new();

@@ -1,11 +1,12 @@
 //! A lean NBD client that batches: what a server can do when the client is not the limit.
 //!
 //! ```text
-//! nbd_load SOCKET read|write DEPTH SECONDS [BLOCK] [SERVER_PID]
+//! nbd_load SOCKET read|write DEPTH SECONDS [BLOCK] [SPAN] [SERVER_PID]
 //! ```
 //!
-//! Random offsets, simple replies, one connection. Every reply is checked for its error; with the
-//! process id of the server its CPU time per request is printed too.
+//! Random offsets in the first SPAN bytes (all of them when left out), simple replies, one
+//! connection. Every reply is checked for its error; with the process id of the server its CPU time
+//! per request is printed too.
 
 use std::error::Error;
 use std::io::{Read, Write};
@@ -18,7 +19,7 @@ const RECEIVE_BYTES: usize = 1 << 20;
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [socket, kind, depth, seconds, rest @ ..] = arguments.as_slice() else {
-        return Err("nbd_load SOCKET read|write DEPTH SECONDS [BLOCK] [SERVER_PID]".into());
+        return Err("nbd_load SOCKET read|write DEPTH SECONDS [BLOCK] [SPAN] [SERVER_PID]".into());
     };
     let writes = match kind.as_str() {
         "read" => false,
@@ -27,10 +28,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let (depth, seconds): (usize, u64) = (depth.parse()?, seconds.parse()?);
     let block = rest.first().map_or(Ok(4096), |text| io::units::parse_bytes(text))?;
-    let pid = rest.get(1);
+    let span = rest.get(1).map(|text| io::units::parse_bytes(text)).transpose()?;
+    let pid = rest.get(2);
 
     let mut stream = UnixStream::connect(socket)?;
-    let blocks = open(&mut stream)? / block;
+    let size = open(&mut stream)?;
+    let blocks = span.unwrap_or(size).min(size) / block;
     let mut load = Load { writes, block: block as usize, blocks, state: 0x1234_5678_9abc_def1 };
     let cpu_before = pid.map_or(0, |pid| cpu_ns(pid));
     let begun = Instant::now();

@@ -23,8 +23,7 @@ pub struct Machine {
 impl Machine {
     /// Reads them from `/proc`; makes the directory that will be measured.
     pub fn look(directory: &Path) -> Result<Machine> {
-        fs::create_dir_all(directory)
-            .with_context(|| format!("making {}", directory.display()))?;
+        fs::create_dir_all(directory).with_context(|| format!("making {}", directory.display()))?;
         let read = |path: &str| fs::read_to_string(path).with_context(|| path.to_owned());
         let processors = read("/proc/cpuinfo")?;
         let processor = processors

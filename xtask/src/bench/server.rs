@@ -113,16 +113,7 @@ impl Server {
     pub fn cpu_us(&self) -> Result<u64> {
         let path = format!("/proc/{}/stat", self.child.id());
         let text = fs::read_to_string(&path).with_context(|| path.clone())?;
-        // The name in parentheses may hold anything, so fields are counted from its end: the state
-        // is the first, utime the twelfth, stime the thirteenth.
-        let fields = text.rsplit_once(") ").map_or("", |(_, fields)| fields);
-        let ticks: u64 = fields
-            .split(' ')
-            .skip(11)
-            .take(2)
-            .map(|field| field.parse::<u64>())
-            .sum::<Result<_, _>>()
-            .with_context(|| path)?;
+        let ticks = cpu_ticks(&text).with_context(|| format!("{path} says: {text}"))?;
         Ok(ticks * self.tick_us)
     }
 
@@ -205,4 +196,31 @@ fn qemu(backing: &Path, socket: &Path, more: &[&str]) -> Command {
     command.args(["--persistent", "--format=raw", "--shared=0"]).args(more);
     command.arg("--socket").arg(socket).arg(backing);
     command
+}
+
+/// User and system time in a `/proc/PID/stat`, in clock ticks.
+fn cpu_ticks(stat: &str) -> Option<u64> {
+    // The name in parentheses may hold anything, so fields are counted from its end: the state is
+    // the first, utime the twelfth, stime the thirteenth.
+    let (_, fields) = stat.rsplit_once(") ")?;
+    let mut fields = fields.split(' ').skip(11);
+    let mut next = || fields.next()?.parse::<u64>().ok();
+    Some(next()? + next()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_time_is_found_behind_any_name() {
+        let stat = "7 (a) b) S 1 7 7 0 -1 4194560 100 0 0 0 250 31 5 6 20 0 3 0 12345";
+        assert_eq!(cpu_ticks(stat), Some(281));
+    }
+
+    #[test]
+    fn a_stat_that_ends_early_has_no_cpu_time() {
+        assert_eq!(cpu_ticks("7 (name) S 1 7 7 0 -1 4194560 100 0 0 0 250"), None);
+        assert_eq!(cpu_ticks(""), None);
+    }
 }

@@ -154,7 +154,8 @@ impl Report {
             "bimetal is (least-most) times", "without page cache", "", "with page cache", ""
         )?;
         for row in &self.rows {
-            let (direct, cached) = (row.ratio(|kind| !kind.page_cache()), row.ratio(Kind::page_cache));
+            let (direct, cached) =
+                (row.ratio(|kind| !kind.page_cache()), row.ratio(Kind::page_cache));
             writeln!(
                 formatter,
                 "{:<32} {direct:>18} {:<20} {cached:>18} {:<20}",
@@ -193,5 +194,34 @@ impl fmt::Display for Report {
         self.servers_table(formatter)?;
         self.ratios_table(formatter)?;
         self.in_process_table(formatter)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::steps::STEPS;
+
+    /// A row in which each server has these rates in its repetitions.
+    fn row(rates: [[f64; 3]; 5]) -> Row {
+        let sample = |per_second| Sample { per_second, cpu_us: 1.0 };
+        Row { step: STEPS[0], samples: rates.map(|each| each.map(sample).to_vec()).to_vec() }
+    }
+
+    #[test]
+    fn the_ratio_is_that_of_medians_against_the_fastest_eligible_server() {
+        let row = row([
+            [300.0, 100.0, 200.0],
+            [50.0, 1000.0, 100.0],
+            [90.0, 90.0, 90.0],
+            [400.0, 400.0, 400.0],
+            [1.0, 1.0, 1.0],
+        ]);
+        let direct = row.ratio(|kind| !kind.page_cache());
+        assert_eq!(direct.against, Kind::NbdkitNoCache);
+        assert_eq!((direct.median, direct.least, direct.most), (2.0, 0.1, 6.0));
+        let cached = row.ratio(Kind::page_cache);
+        assert_eq!(cached.against, Kind::Nbdkit);
+        assert_eq!((cached.median, cached.least, cached.most), (0.5, 0.25, 0.75));
     }
 }
