@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 use io::Buf;
 
-use crate::address::{BLOCK_BYTES, ExtentId, Home, Lsn, Tier};
+use crate::address::{BLOCK_BYTES, BlockId, ExtentId, Home, Lsn, Tier};
 use crate::checksum::crc32c;
 use crate::error::Error;
 use crate::flush::{durable_point, flush_all};
@@ -106,14 +106,18 @@ struct Plan {
 /// Chooses the extents and their targets.
 fn plan(state: &mut State) -> Plan {
     let before = state.log.durable();
-    let mut extents = BTreeSet::new();
     let extent_blocks = state.geometry.extent_blocks();
+    let mut extents = BTreeSet::new();
     let batch =
         (BATCH_BYTES / state.geometry.extent_bytes).clamp(1, EXTENTS_PER_BATCH_MAX) as usize;
-    let damaged = std::mem::take(&mut state.damaged);
+    // What was overwritten meanwhile is sound again.
+    let mut damaged = std::mem::take(&mut state.damaged);
+    damaged.retain(|block, lsn| state.log.lookup(*block).is_some_and(|now| now.lsn() == *lsn));
+    let bad: BTreeSet<ExtentId> =
+        damaged.keys().map(|block| ExtentId(block.0 / extent_blocks)).collect();
     state.log.visit_live(before, |live| {
         let extent = ExtentId(live.block.0 / extent_blocks);
-        if !damaged.contains(&extent) {
+        if !bad.contains(&extent) {
             extents.insert(extent);
         }
         extents.len() < batch
@@ -161,6 +165,7 @@ fn choose(state: &mut State, extent: ExtentId, blocks: &[(u64, Logged)]) -> Opti
         Some(base)
             if base.tier == Tier::Slow
                 && state.policy.is_hot(extent)
+                && !state.unreadable.contains(&extent)
                 && state.slots[0].free() > state.fast_reserve() =>
         {
             let home = state.take_slot(Tier::Fast)?;
@@ -195,12 +200,17 @@ async fn copy(shared: &Rc<Shared>, jobs: &[Job]) -> Result<Vec<bool>, Error> {
             reads.push((index, first, run, shared.fast.read(position, buf)));
         }
     }
+    let mut done = vec![true; jobs.len()];
     let mut images: Vec<Option<Buf>> = Vec::with_capacity(jobs.len());
-    for (job, (ready, base)) in jobs.iter().zip(bases) {
+    for (index, (job, (ready, base))) in jobs.iter().zip(bases).enumerate() {
         images.push(match base {
             Some(transfer) => {
                 let (image, outcome) = transfer.await;
-                outcome?;
+                if outcome.is_err() {
+                    // The next attempt writes the blocks in place, without reading the rest.
+                    done[index] = false;
+                    shared.state.borrow_mut().unreadable.insert(job.extent);
+                }
                 Some(image)
             }
             None => ready.map(|mut image| {
@@ -211,16 +221,18 @@ async fn copy(shared: &Rc<Shared>, jobs: &[Job]) -> Result<Vec<bool>, Error> {
             }),
         });
     }
-    let mut done = vec![true; jobs.len()];
     for (index, first, run, transfer) in reads {
         let (data, outcome) = transfer.await;
-        outcome?;
-        let sound =
-            data.chunks_exact(BLOCK).zip(&run).all(|(block, (_, crc))| crc32c(block) == *crc);
-        if !sound {
+        let blocks = data.chunks_exact(BLOCK).zip(&run).zip(first..);
+        for ((_, (lsn, _)), n) in
+            blocks.filter(|((block, (_, crc)), _)| outcome.is_err() || crc32c(block) != *crc)
+        {
             // It stays in the log, where reading it says what is wrong, until it is overwritten.
             done[index] = false;
-            shared.state.borrow_mut().damaged.insert(jobs[index].extent);
+            let start = jobs[index].extent.0 * shared.geometry.extent_blocks();
+            shared.state.borrow_mut().damaged.insert(BlockId(start + n), *lsn);
+        }
+        if !done[index] {
             continue;
         }
         let image = images[index].as_mut().expect("jobs with reads have an image");
@@ -293,13 +305,10 @@ async fn write_targets(
         outcome = outcome.and(transfer.await.1);
     }
     outcome?;
-    let flushes: Vec<_> = Tier::BOTH
-        .into_iter()
-        .filter(|tier| touched[tier.index()])
-        .map(|tier| shared.drive(tier).flush())
-        .collect();
-    for flush in flushes {
-        flush.await?;
+    for tier in Tier::BOTH {
+        if touched[tier.index()] {
+            shared.flush_drive(tier).await?;
+        }
     }
     Ok(())
 }

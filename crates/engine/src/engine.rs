@@ -120,7 +120,12 @@ impl Engine {
             shared.state.borrow_mut().closing = true;
             return Ok(());
         }
-        if let Err(error) = shared.alive() {
+        if shared.state.borrow().closing {
+            // Somebody closes it already: both calls end when it is closed.
+            shared.ended.until(|| shared.state.borrow().closed.then_some(())).await;
+            return shared.unpoisoned();
+        }
+        if let Err(error) = shared.unpoisoned() {
             // Nothing more can be made durable; the writer has nothing left to do.
             shared.state.borrow_mut().closed = true;
             shared.log_work.wake_all();
@@ -133,6 +138,7 @@ impl Engine {
         let outcome = self.settle_all().await;
         shared.state.borrow_mut().closed = true;
         shared.log_work.wake_all();
+        shared.ended.wake_all();
         outcome
     }
 

@@ -7,7 +7,7 @@ use crate::shared::Shared;
 /// A client's flush: everything its completed requests wrote is durable afterwards. Sends nothing
 /// when no client's write is unflushed.
 pub(crate) async fn flush_for_client(shared: &Shared) -> Result<(), Error> {
-    shared.alive()?;
+    shared.unpoisoned()?;
     let (dirty, running) = {
         let state = shared.state.borrow();
         let unwritten = state.log.client_end() > state.log.durable();
@@ -19,7 +19,7 @@ pub(crate) async fn flush_for_client(shared: &Shared) -> Result<(), Error> {
         // The flush under way has taken the marks, but not yet done the work.
         Some(turn) => {
             shared.flushed.until(|| (shared.state.borrow().flush.done >= turn).then_some(())).await;
-            shared.alive()
+            shared.unpoisoned()
         }
         None => Ok(()),
     }

@@ -7,10 +7,12 @@ use std::task::Poll;
 
 use io::units::MILLISECOND_NS;
 
+use crate::address::BLOCK_BYTES;
 use crate::checkpoint::checkpoint;
 use crate::destage::{Progress, destage};
 use crate::error::Error;
 use crate::flush::durable_point;
+use crate::format::record::RECORD_BLOCKS_MAX;
 use crate::mover::move_some;
 use crate::shared::Shared;
 use crate::state::{Rest, State};
@@ -60,6 +62,7 @@ pub(crate) async fn run(shared: Rc<Shared>) {
             }
             Work::Destage => match drain(&shared, destage(&shared)).await {
                 Ok(Progress::None) => {
+                    stop_if_stuck(&shared);
                     // Held up by requests under way: let them end.
                     let soon = shared.io.now_ns() + HELD_UP_NS;
                     rest(&shared, Some(soon)).await;
@@ -82,7 +85,9 @@ pub(crate) async fn run(shared: Rc<Shared>) {
         match outcome {
             Ok(()) => failed_at = None,
             Err(error) => {
-                note_failure(&shared, error);
+                if work != Work::Move {
+                    note_failure(&shared, error);
+                }
                 failed_at = Some(shared.io.now_ns());
             }
         }
@@ -101,7 +106,28 @@ async fn drain<T>(shared: &Shared, work: impl Future<Output = T>) -> T {
     value
 }
 
-/// A failed destage or move loses nothing: the data stays where it was. But when the log is full
+/// When clients wait for room and what fills the log cannot leave it because it is damaged, they
+/// must hear of it instead of waiting for ever.
+fn stop_if_stuck(shared: &Shared) {
+    let damaged = {
+        let mut state = shared.state.borrow_mut();
+        let oldest = state.log.oldest_live();
+        let first = state.damaged.iter().find(|(_, lsn)| {
+            // The damaged block lies in the record that holds the tail back.
+            oldest <= **lsn && lsn.0 < oldest.0 + RECORD_BLOCKS_MAX
+        });
+        (state.waiting_for_room > 0).then(|| first.map(|(block, _)| *block)).flatten()
+    };
+    if let Some(block) = damaged {
+        shared.poison(format!(
+            "the landing log is full and cannot be emptied: its block for volume offset {} fails \
+             its checksum. Serve the volume again and overwrite that block first",
+            block.0 * BLOCK_BYTES
+        ));
+    }
+}
+
+/// A failed destage loses nothing: the data stays where it was. But when the log is full
 /// because of it, clients must hear of it instead of waiting for ever.
 fn note_failure(shared: &Shared, error: Error) {
     let waiting = shared.state.borrow().waiting_for_room > 0;

@@ -143,7 +143,7 @@ async fn copy(shared: &Rc<Shared>, moves: &[Move]) -> Result<(), Error> {
     outcome?;
     for tier in Tier::BOTH {
         if moves.iter().any(|one| one.target.tier == tier) {
-            shared.drive(tier).flush().await?;
+            shared.flush_drive(tier).await?;
         }
     }
     Ok(())

@@ -103,11 +103,15 @@ async fn load_map(source: &Source<'_>, state: &mut State) -> Result<Vec<Lsn>, Er
         }
         let Some((first, transfer)) = under_way.pop_front() else { break };
         let (buf, outcome) = transfer.await;
-        // An unreadable stretch is judged page by page with the other drive's help.
-        let readable = outcome.is_ok();
         for (n, copies) in (0..).zip(buf.chunks_exact(2 * PAGE_BYTES)) {
             let page = first + n;
-            lsns[page as usize] = load_page(source, state, page, copies, readable).await?;
+            lsns[page as usize] = if outcome.is_ok() {
+                load_page(source, state, page, copies, [true; 2]).await?
+            } else {
+                // Somewhere in this stretch is a sector that cannot be read.
+                let (copies, readable) = read_page_singly(source, page).await;
+                load_page(source, state, page, &copies, readable).await?
+            };
         }
     }
     Ok(lsns)
@@ -118,11 +122,14 @@ async fn load_page(
     state: &mut State,
     page: u64,
     copies: &[u8],
-    readable: bool,
+    readable: [bool; 2],
 ) -> Result<Lsn, Error> {
     let tag = source.superblock.volume_tag();
     let halves = [&copies[..PAGE_BYTES], &copies[PAGE_BYTES..]];
-    let judged = halves.map(|half| if readable { examine(half, tag, page) } else { PageCopy::Bad });
+    let judged = [0, 1].map(|copy| match readable[copy] {
+        true => examine(halves[copy], tag, page),
+        false => PageCopy::Bad,
+    });
     let newest = |judged: &[PageCopy; 2]| match judged {
         [PageCopy::Valid(a), PageCopy::Valid(b)] if b > a => Some((1, *b)),
         [PageCopy::Valid(a), _] => Some((0, *a)),
@@ -152,8 +159,9 @@ async fn load_page(
             state.map.mark_dirty(page, source.superblock.log_tail);
             (lsn, &other[copy * PAGE_BYTES..][..PAGE_BYTES])
         }
-        _ if judged.contains(&PageCopy::Blank) => {
-            // The first write of this page was torn: before it there was nothing.
+        _ if judged.contains(&PageCopy::Blank) || slow_judged == [PageCopy::Blank; 2] => {
+            // No checkpoint of this page ever came to its end on both drives, so the log has
+            // everything: what is damaged here was torn, or never meant anything.
             return Ok(Lsn(0));
         }
         _ => {
@@ -171,6 +179,21 @@ async fn load_page(
     };
     apply_page(state, page, bytes)?;
     Ok(lsn)
+}
+
+/// Both copies of a page on the fast drive, each read on its own, and whether it could be.
+async fn read_page_singly(source: &Source<'_>, page: u64) -> (Vec<u8>, [bool; 2]) {
+    let geometry = &source.superblock.geometry;
+    let mut bytes = Vec::with_capacity(2 * PAGE_BYTES);
+    let mut readable = [false; 2];
+    for (copy, readable) in (0..).zip(&mut readable) {
+        let position = geometry.map_page_position(Tier::Fast, page, copy);
+        let buf = source.io.pool().take_zeroed(PAGE_BYTES);
+        let (buf, outcome) = source.fast.read(position, buf).await;
+        *readable = outcome.is_ok();
+        bytes.extend_from_slice(&buf);
+    }
+    (bytes, readable)
 }
 
 async fn read_slow_page(source: &Source<'_>, page: u64) -> Result<(io::Buf, [PageCopy; 2]), Error> {
@@ -215,7 +238,10 @@ async fn replay(
     let mut pending: VecDeque<Pending> = VecDeque::new();
     let mut lsn = tail;
     while stop_at != Some(lsn) {
-        let Some(block) = reader.block(lsn).await? else { break };
+        let Some(block) = reader.block(lsn).await else { break };
+        // Whether the log goes on here cannot be known: to guess that it ends could lose flushed
+        // writes behind it.
+        let block = block.map_err(Clone::clone)?;
         let header = decode_header(block, superblock.volume_tag(), lsn)
             .filter(|header| belongs(superblock, header, generation, ring));
         let Some(header) = header else {
@@ -234,7 +260,10 @@ async fn replay(
         let Some(changes) = decode_entries(block, &header) else {
             return Err(nonsense(lsn));
         };
-        let damaged = check_data(&mut reader, &header, &changes).await?;
+        let (damaged, unreadable) = check_data(&mut reader, &header, &changes).await;
+        // A block that cannot be read was written once: only a mismatch can mean that the record
+        // was torn, and only if nobody says that it was durable.
+        state.recovery.blocks_damaged += unreadable;
         if damaged > 0 {
             let end = Lsn(lsn.0 + u64::from(header.blocks));
             let durable =
@@ -293,7 +322,7 @@ async fn claims_beyond(source: &Source<'_>, lsn: Lsn) -> Result<bool, Error> {
         Lsn(lsn.0 + 1),
     );
     for at in (lsn.0 + 1..last).map(Lsn) {
-        let Some(block) = ahead.block(at).await? else { break };
+        let Some(Ok(block)) = ahead.block(at).await else { continue };
         if let Some(header) = decode_header(block, superblock.volume_tag(), at)
             && belongs(superblock, &header, 0, ring)
             && header.durable > lsn
@@ -304,23 +333,23 @@ async fn claims_beyond(source: &Source<'_>, lsn: Lsn) -> Result<bool, Error> {
     Ok(false)
 }
 
-/// Counts the data blocks of a record that do not match their CRCs.
-async fn check_data(
-    reader: &mut LogReader,
-    header: &Header,
-    changes: &[Entry],
-) -> Result<u64, Error> {
+/// Counts the data blocks of a record that do not match their CRCs, and those that cannot be read.
+async fn check_data(reader: &mut LogReader, header: &Header, changes: &[Entry]) -> (u64, u64) {
     let mut damaged = 0;
+    let mut unreadable = 0;
     let mut place = header.lsn.0 + 1;
     for change in changes {
         let Entry::Data { crcs, .. } = change else { continue };
         for crc in crcs {
-            let block = reader.block(Lsn(place)).await?;
-            damaged += u64::from(block.is_none_or(|block| crc32c(block) != *crc));
+            match reader.block(Lsn(place)).await {
+                Some(Ok(block)) if crc32c(block) == *crc => {}
+                Some(Err(_)) => unreadable += 1,
+                _ => damaged += 1,
+            }
             place += 1;
         }
     }
-    Ok(damaged)
+    (damaged, unreadable)
 }
 
 fn apply_entries(

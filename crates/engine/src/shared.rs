@@ -82,14 +82,31 @@ impl Shared {
         self.written.wake_all();
     }
 
-    /// `Err` once the volume is poisoned or closed.
-    pub fn alive(&self) -> Result<(), Error> {
-        let state = self.state.borrow();
-        match &state.poisoned {
+    /// `Err` once the volume is poisoned. Requests under way while it is being closed go on.
+    pub fn unpoisoned(&self) -> Result<(), Error> {
+        match &self.state.borrow().poisoned {
             Some(cause) => Err(Error::Poisoned(cause.clone())),
-            None if state.closing => Err(Error::Poisoned("it was closed".into())),
             None => Ok(()),
         }
+    }
+
+    /// `Err` for new requests once the volume is poisoned or being closed.
+    pub fn alive(&self) -> Result<(), Error> {
+        self.unpoisoned()?;
+        if self.state.borrow().closing {
+            return Err(Error::Poisoned("it was closed".into()));
+        }
+        Ok(())
+    }
+
+    /// Flushes one drive for the volume's own work. After a failed flush nobody knows which writes
+    /// the drive has dropped, and the next flush may say nothing of it: the volume stops.
+    pub async fn flush_drive(&self, tier: Tier) -> Result<(), Error> {
+        let outcome = self.drive(tier).flush().await;
+        if let Err(error) = &outcome {
+            self.poison(format!("a flush failed: {error}"));
+        }
+        Ok(outcome?)
     }
 
     /// Waits until everything before `end` is written to the log.
@@ -120,14 +137,14 @@ impl Shared {
         self.drain_waiters.set(self.drain_waiters.get() - 1);
     }
 
-    /// Waits until the log may have room for a client's request, and has the janitor make some.
-    pub async fn wait_for_room(&self, data_blocks: u64) {
+    /// Waits until the log has `enough` room for a client's request, and has the janitor make some.
+    pub async fn wait_for_room(&self, enough: impl Fn(&State) -> bool) {
         self.state.borrow_mut().waiting_for_room += 1;
         self.janitor_work.wake_all();
         self.room
             .until(|| {
                 let state = self.state.borrow();
-                (state.poisoned.is_some() || state.has_room_for(data_blocks)).then_some(())
+                (state.poisoned.is_some() || enough(&state)).then_some(())
             })
             .await;
         self.state.borrow_mut().waiting_for_room -= 1;

@@ -1,7 +1,7 @@
 //! The memory of a running volume, and the small decisions that read or change several parts of
 //! it at once. Nothing here waits.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use io::Pool;
 
@@ -98,8 +98,11 @@ pub(crate) struct State {
     pub pace: Pace,
     /// Log blocks that fresh writes under way will need when their data has arrived.
     pub promised_blocks: u64,
-    /// Extents with a block in the log that failed its checksum; they are not destaged.
-    pub damaged: BTreeSet<ExtentId>,
+    /// Blocks in the log that failed their checksum, with the LSN that did: they are not destaged,
+    /// and reading them gives an error until they are overwritten.
+    pub damaged: BTreeMap<BlockId, Lsn>,
+    /// Extents whose home could not be read as a whole: they are rewritten in place only.
+    pub unreadable: BTreeSet<ExtentId>,
     /// Where the search for cold residents of the fast drive goes on.
     pub clock_hand: u64,
 }
@@ -134,7 +137,8 @@ impl State {
             waiting_for_room: 0,
             pace: Pace::default(),
             promised_blocks: 0,
-            damaged: BTreeSet::new(),
+            damaged: BTreeMap::new(),
+            unreadable: BTreeSet::new(),
             clock_hand: 0,
         }
     }

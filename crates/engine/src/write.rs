@@ -231,7 +231,7 @@ async fn admitted(shared: &Shared, at: u64, length: u64, alone: bool) -> Result<
                 .await;
             continue;
         }
-        shared.wait_for_room(length / BLOCK_BYTES).await;
+        shared.wait_for_room(|state| has_room(state, at, length)).await;
     }
 }
 
@@ -474,6 +474,8 @@ async fn settle(shared: &Shared, run: Run, outcome: Result<(), io::IoError>) -> 
                     let home = allocation.home;
                     state.slots[home.tier.index()].release(home.slot);
                 }
+                drop(state);
+                shared.room.wake_all();
                 return Err(error.into());
             }
             // Promised at planning, so this does not wait; it fails when the volume is poisoned.
@@ -490,6 +492,8 @@ async fn settle(shared: &Shared, run: Run, outcome: Result<(), io::IoError>) -> 
                 }
                 state.log.note_client();
             }
+            // Others may have waited for what was promised to this one.
+            shared.room.wake_all();
             // Not waited for: the data is in place and the map says so; a flush waits.
             shared.log_work.wake_all();
             Ok(())

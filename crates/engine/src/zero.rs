@@ -117,7 +117,7 @@ async fn admitted(shared: &Shared, at: u64, end: u64) -> Result<(), Error> {
         } else if room {
             return Ok(());
         } else {
-            shared.wait_for_room(0).await;
+            shared.wait_for_room(|state| state.has_room_for(0)).await;
         }
     }
 }

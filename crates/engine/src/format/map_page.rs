@@ -57,7 +57,7 @@ pub fn decode_home(raw: u64) -> Option<Option<Home>> {
 }
 
 /// What stands in one copy of a page.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PageCopy {
     /// All zeros: never written.
     Blank,

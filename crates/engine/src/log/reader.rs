@@ -2,11 +2,10 @@
 
 use std::collections::VecDeque;
 
-use io::{Buf, Io, Transfer};
+use io::{Buf, Io, IoError, Transfer};
 
 use crate::address::{BLOCK_BYTES, Lsn};
 use crate::drive::{Drive, Watched};
-use crate::error::Error;
 
 /// Blocks per read: 1 MiB, where every drive reaches its full rate.
 const PIECE_BLOCKS: u64 = 256;
@@ -15,7 +14,8 @@ const PIECES_AHEAD: usize = 4;
 
 enum Piece {
     UnderWay(Watched<Transfer>),
-    Here(Buf),
+    /// With the offsets of blocks that could not be read, and why.
+    Here(Buf, Vec<(usize, IoError)>),
 }
 
 /// A window that moves over the ring, at most once around.
@@ -50,28 +50,33 @@ impl LogReader {
         self.bytes_read
     }
 
-    /// The block at `lsn`, which must not lie before one asked for earlier. `None`: beyond one lap.
-    pub async fn block(&mut self, lsn: Lsn) -> Result<Option<&[u8]>, Error> {
+    /// The block at `lsn`, which must not lie before one asked for earlier, or why it cannot be
+    /// read. `None`: beyond one lap.
+    pub async fn block(&mut self, lsn: Lsn) -> Option<Result<&[u8], &IoError>> {
         if lsn.0 >= self.end {
-            return Ok(None);
+            return None;
         }
         while self.pieces.front().is_some_and(|(start, blocks, _)| start + blocks <= lsn.0) {
-            if let Some((_, _, Piece::UnderWay(transfer))) = self.pieces.pop_front() {
-                // Skipped over: still to be waited for, its buffer is in use.
-                transfer.await.1?;
-            }
+            self.pieces.pop_front();
         }
         self.read_ahead();
         let (start, _, piece) = self.pieces.front_mut().expect("read ahead of lsn");
         assert!(*start <= lsn.0, "the window only moves forwards");
         let offset = ((lsn.0 - *start) * BLOCK_BYTES) as usize;
         if let Piece::UnderWay(transfer) = piece {
-            let (buf, outcome) = transfer.await;
-            outcome?;
-            *piece = Piece::Here(buf);
+            let (mut buf, outcome) = transfer.await;
+            let mut unreadable = Vec::new();
+            if outcome.is_err() {
+                let position = self.ring_at + *start % self.ring_blocks * BLOCK_BYTES;
+                unreadable = read_singly(&self.io, &self.drive, position, &mut buf).await;
+            }
+            *piece = Piece::Here(buf, unreadable);
         }
-        let Piece::Here(buf) = piece else { unreachable!("just arrived") };
-        Ok(Some(&buf[offset..offset + BLOCK_BYTES as usize]))
+        let Piece::Here(buf, unreadable) = piece else { unreachable!("just arrived") };
+        if let Some((_, error)) = unreadable.iter().find(|(at, _)| *at == offset) {
+            return Some(Err(error));
+        }
+        Some(Ok(&buf[offset..offset + BLOCK_BYTES as usize]))
     }
 
     fn read_ahead(&mut self) {
@@ -85,4 +90,23 @@ impl LogReader {
             self.next += blocks;
         }
     }
+}
+
+/// Reads block by block what could not be read at once; gives the offsets that fail alone.
+async fn read_singly(
+    io: &Io,
+    drive: &Drive,
+    position: u64,
+    buf: &mut Buf,
+) -> Vec<(usize, IoError)> {
+    let mut unreadable = Vec::new();
+    for offset in (0..buf.len()).step_by(BLOCK_BYTES as usize) {
+        let block = io.pool().take(BLOCK_BYTES as usize);
+        let (block, outcome) = drive.read(position + offset as u64, block).await;
+        match outcome {
+            Ok(()) => buf[offset..offset + block.len()].copy_from_slice(&block),
+            Err(error) => unreadable.push((offset, error)),
+        }
+    }
+    unreadable
 }
