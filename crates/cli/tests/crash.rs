@@ -9,20 +9,32 @@ mod support;
 
 #[path = "crash/campaign.rs"]
 mod campaign;
+#[path = "crash/file_system.rs"]
+mod file_system;
+#[path = "crash/filling.rs"]
+mod filling;
 #[path = "crash/ledger.rs"]
 mod ledger;
 #[path = "crash/nbd_client.rs"]
 mod nbd_client;
 #[path = "crash/nbd_load.rs"]
 mod nbd_load;
+#[path = "crash/postgres.rs"]
+mod postgres;
+#[path = "crash/sqlite.rs"]
+mod sqlite;
 
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
 use campaign::{Campaign, Evidence};
+use file_system::{FileSystem, Kind};
+use filling::Filling;
 use ledger::Ledger;
 use nbd_load::{MANNERS, NbdLoad, look};
+use postgres::Cluster;
+use sqlite::{Database, JOURNALS};
 use support::*;
 
 /// Rounds on one volume before the next one of another size begins.
@@ -183,5 +195,138 @@ fn fio_finds_every_block_whole_after_a_kill() {
             round += 1;
         }
         assert!(server.stop().success());
+    }
+}
+
+/// For file systems, of which some want at least 300 MiB.
+const LARGER_MEASURES: [Measures; 3] = [
+    Measures { fast: "128M", slow: "384M", landing: "8M", extent: "128K" },
+    Measures { fast: "96M", slow: "640M", landing: "4M", extent: "128K" },
+    Measures { fast: "256M", slow: "1G", landing: "32M", extent: "64K" },
+];
+
+#[test]
+fn sqlite_keeps_every_commit_through_a_kill() {
+    let what = "kill -9 under SQLite";
+    if !can_attach(what) || !has_tools(what, &["sqlite3", "stdbuf"]) {
+        return;
+    }
+    let mut campaign = Campaign::new("SQLite", 1);
+    let (mut round, mut acknowledged) = (0, 0);
+    while round < campaign.rounds {
+        let number = (round / ROUNDS_PER_VOLUME) as usize;
+        let kind = [Kind::Ext4, Kind::Ext4, Kind::Xfs, Kind::Ext4, Kind::Btrfs][number % 5];
+        if !has_tools(what, &kind.tools()) {
+            return;
+        }
+        let place = volume(&LARGER_MEASURES[number % LARGER_MEASURES.len()]);
+        let evidence = Evidence::new(&place);
+        let mut file_system = FileSystem::make(&place, kind);
+        let dir = file_system.dir();
+        let mut databases = JOURNALS.map(|journal| Database::make(&dir, journal));
+        for _ in 0..ROUNDS_PER_VOLUME.min(campaign.rounds - round) {
+            let lives = campaign.dice.moment(300, 4000);
+            let committers = databases.each_ref().map(|database| database.commit_on(&dir));
+            std::thread::sleep(lives);
+            file_system.kill_server();
+            let ends = committers.map(|committer| committer.end());
+            file_system.clear_away();
+            evidence.before_restart();
+            file_system.recover();
+            let mut told = String::new();
+            for (database, (known, asked)) in databases.iter_mut().zip(ends) {
+                let found = database.judge(&dir, known, asked);
+                told += &format!(", {known} acknowledged and {found} there");
+                acknowledged += known;
+            }
+            file_system.verify();
+            file_system.mount_again();
+            campaign.tell(round, &format!("{kind:?} for {lives:?}{told}"));
+            round += 1;
+        }
+        file_system.close();
+    }
+    assert!(acknowledged > 0, "no commit was acknowledged: nothing was tested");
+}
+
+#[test]
+fn postgresql_keeps_every_commit_through_a_kill() {
+    let what = "kill -9 under PostgreSQL";
+    let needed = [&Kind::Ext4.tools()[..], &["setpriv"]].concat();
+    if !can_attach(what) || !has_tools(what, &needed) {
+        return;
+    }
+    let Some(programs) = postgres::programs() else {
+        return skip(what, "PostgreSQL is not installed ('make setup' installs what tests need)");
+    };
+    let mut campaign = Campaign::new("PostgreSQL", 1);
+    let (mut round, mut acknowledged) = (0, 0);
+    while round < campaign.rounds {
+        let number = (round / ROUNDS_PER_VOLUME) as usize;
+        let place = volume(&LARGER_MEASURES[number % LARGER_MEASURES.len()]);
+        let evidence = Evidence::new(&place);
+        let mut file_system = FileSystem::make(&place, Kind::Ext4);
+        let mut cluster = Cluster::make(programs.clone(), &file_system.dir(), place.dir.path());
+        for _ in 0..ROUNDS_PER_VOLUME.min(campaign.rounds - round) {
+            let lives = campaign.dice.moment(500, 5000);
+            let load = cluster.load();
+            std::thread::sleep(lives);
+            file_system.kill_server();
+            let ends = load.end();
+            cluster.abandon();
+            file_system.clear_away();
+            evidence.before_restart();
+            file_system.recover();
+            cluster.start();
+            let found = cluster.judge(&ends);
+            let known: u64 = ends.iter().map(|(known, _)| known).sum();
+            acknowledged += known;
+            cluster.stop();
+            cluster.verify_pages();
+            file_system.verify();
+            file_system.mount_again();
+            cluster.start();
+            campaign.tell(round, &format!("{lives:?}, {known} acknowledged and {found} there"));
+            round += 1;
+        }
+        cluster.stop();
+        drop(cluster);
+        file_system.close();
+    }
+    assert!(acknowledged > 0, "no commit was acknowledged: nothing was tested");
+}
+
+#[test]
+fn a_file_system_lives_through_filling_emptying_and_filling_again() {
+    let what = "file systems filled to the last byte";
+    if !can_attach(what) {
+        return;
+    }
+    let mut campaign = Campaign::new("filling", 1);
+    let mut kinds = vec![Kind::Ext4, Kind::Xfs, Kind::Btrfs];
+    if !campaign.is_long() {
+        kinds = vec![campaign.dice.pick(&kinds)];
+    }
+    for (round, kind) in kinds.into_iter().enumerate() {
+        if !has_tools(what, &kind.tools()) {
+            continue;
+        }
+        let place = volume(&LARGER_MEASURES[0]);
+        let _evidence = Evidence::new(&place);
+        let mut file_system = FileSystem::make(&place, kind);
+        let (dir, mut filling) = (file_system.dir(), Filling::default());
+        filling.fill(&dir, &mut campaign.dice);
+        let full = filling.verify(&dir);
+        filling.delete_half(&dir);
+        filling.fill(&dir, &mut campaign.dice);
+        let again = filling.verify(&dir);
+        file_system.close();
+        // From the drives, with nothing in any cache above them.
+        file_system.recover();
+        assert_eq!(filling.verify(&dir), again);
+        assert!(full > 200 << 20 && again > 200 << 20, "only {full} and {again} bytes fitted");
+        file_system.close();
+        campaign
+            .tell(round as u64, &format!("{kind:?}: {} MiB, then {} MiB", full >> 20, again >> 20));
     }
 }

@@ -65,7 +65,6 @@ pub struct NbdLoad<'a> {
     ledger: &'a mut Ledger,
     dice: Dice,
     manner: Manner,
-    queue_depth: usize,
     /// One request in so many is a flush.
     flush_every: u64,
     /// Where the next streaming request goes, in sectors.
@@ -82,7 +81,7 @@ impl<'a> NbdLoad<'a> {
         let stream = dice.below(ledger.sectors());
         let slots = (0..queue_depth).map(|_| None).collect();
         let tally = Tally::default();
-        NbdLoad { ledger, dice, manner, queue_depth, flush_every, stream, slots, tally }
+        NbdLoad { ledger, dice, manner, flush_every, stream, slots, tally }
     }
 
     /// Sends requests until both connections are lost or something is wrong.
@@ -145,9 +144,8 @@ impl<'a> NbdLoad<'a> {
 
     fn overlaps(&self, sectors: &Range<u64>) -> bool {
         // By whole blocks: two parts of one block are not in flight together either.
-        let whole = |range: &Range<u64>| {
-            range.start / BLOCK_SECTORS..range.end.div_ceil(BLOCK_SECTORS)
-        };
+        let whole =
+            |range: &Range<u64>| range.start / BLOCK_SECTORS..range.end.div_ceil(BLOCK_SECTORS);
         let wanted = whole(sectors);
         self.slots.iter().flatten().any(|in_flight| {
             let taken = whole(&in_flight.sectors);
@@ -237,7 +235,8 @@ impl<'a> NbdLoad<'a> {
                 match self.dice.below(2) {
                     0 => (self.dice.pick(&kinds), start, length),
                     _ => {
-                        let skipped = BLOCK_SECTORS * self.dice.below(EXTENT_SECTORS / BLOCK_SECTORS);
+                        let skipped =
+                            BLOCK_SECTORS * self.dice.below(EXTENT_SECTORS / BLOCK_SECTORS);
                         let length = BLOCK_SECTORS * (1 + self.dice.below(length / BLOCK_SECTORS));
                         (self.dice.pick(&kinds), start + skipped, length)
                     }
