@@ -72,6 +72,11 @@ fn a_block_forgotten_by_opening_is_noticed() {
 }
 
 #[test]
+fn what_was_seen_after_the_death_of_a_process_and_then_lost_is_noticed() {
+    assert!(found(Flaw::HastyOpen).contains("death of the process"));
+}
+
+#[test]
 fn a_neighbour_overwritten_with_its_past_is_noticed() {
     found(Flaw::LostNeighbour);
 }

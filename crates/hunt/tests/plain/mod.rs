@@ -25,6 +25,8 @@ pub enum Flaw {
     Misplaced,
     /// Opening forgets a block that was written.
     ForgetfulOpen,
+    /// Opening shows what is not durable yet.
+    HastyOpen,
     /// A small write rewrites its block from a copy that is out of date.
     LostNeighbour,
 }
@@ -50,6 +52,10 @@ impl Subject for Plain {
         if self.0 == Flaw::ForgetfulOpen {
             let zeros = io.pool().take_zeroed(4096);
             fast.write(64 << 10, zeros).await.1.map_err(|error| error.to_string())?;
+        }
+        // What a process that died has written may still be in the drive's cache.
+        if self.0 != Flaw::HastyOpen {
+            fast.flush().await.map_err(|error| error.to_string())?;
         }
         Ok(PlainVolume { drive: fast.clone(), flaw: self.0 })
     }
