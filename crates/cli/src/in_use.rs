@@ -36,6 +36,18 @@ pub fn users(drive: &Drive) -> Vec<String> {
     users
 }
 
+/// The process that holds the lock which every bimetal server takes on its drives.
+pub fn lock_holder(path: &Path) -> Option<u32> {
+    let facts = fs::metadata(path).ok()?;
+    let (major, minor) = (rustix::fs::major(facts.dev()), rustix::fs::minor(facts.dev()));
+    let file = format!("{major:02x}:{minor:02x}:{}", facts.ino());
+    let locks = fs::read_to_string("/proc/locks").ok()?;
+    // 1: FLOCK  ADVISORY  WRITE 4321 fe:00:12345 0 EOF
+    let mut held = locks.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    held.find(|fields| fields.get(1) == Some(&"FLOCK") && fields.get(5) == Some(&file.as_str()))
+        .and_then(|fields| fields.get(4)?.parse().ok())
+}
+
 fn look_at_device(path: &Path, number: u64, users: &mut Vec<String>) {
     let name = path.display();
     for line in fs::read_to_string("/proc/self/mountinfo").unwrap_or_default().lines() {
@@ -102,6 +114,19 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         file.as_file().set_len(4096).unwrap();
         assert_eq!(users(&Drive::look(file.path()).unwrap()), Vec::<String>::new());
+    }
+
+    #[test]
+    fn the_holder_of_a_lock_is_found() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        assert_eq!(lock_holder(file.path()), None);
+        rustix::fs::flock(file.as_file(), rustix::fs::FlockOperation::LockExclusive).unwrap();
+        // Not every file system numbers its files in /proc/locks as it does elsewhere (Btrfs).
+        if let Some(holder) = lock_holder(file.path()) {
+            assert_eq!(holder, std::process::id());
+        } else {
+            eprintln!("SKIPPED: /proc/locks does not name this file system's files");
+        }
     }
 
     #[test]

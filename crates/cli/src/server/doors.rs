@@ -1,5 +1,6 @@
 //! The doors of a running server: opened together, closed together.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -135,14 +136,21 @@ impl Doors {
             doors.nbd = Some(server);
         }
         if let Some(dir) = &options.fuse {
-            std::fs::create_dir_all(dir).on_path("make directory", dir)?;
+            // Not when anything is there: what a killed server left mounted there answers no
+            // question, and is cleared away by the door.
+            if matches!(dir.symlink_metadata(), Err(e) if e.kind() == ErrorKind::NotFound) {
+                std::fs::create_dir_all(dir).on_path("make directory", dir)?;
+            }
             let fuse_options =
                 FuseOptions { mount_dir: dir.clone(), file_name: name, read_only: false };
             let door = FuseDoor::mount(io.clone(), volume, fuse_options)?;
             if let Some(recovered) = door.recovered() {
                 eprintln!("bimetal: {recovered}");
             }
-            if let Err(error) = fuse::become_io_flusher() {
+            // Only root can put a file system on it, and only then the kernel may wait for us.
+            if rustix::process::geteuid().is_root()
+                && let Err(error) = fuse::become_io_flusher()
+            {
                 eprintln!("bimetal: {error}; under memory pressure the kernel may wait for us");
             }
             doors.fuse = Some(door);

@@ -36,6 +36,7 @@ pub use nbd_address::NbdAddress;
 pub use record::{ServerLock, ServerRecord};
 
 use crate::failure::{Exit, Failure, OnPath, Outcome};
+use crate::in_use;
 use crate::selection::Selection;
 use crate::settings::Settings;
 use crate::volume_status::{ServerStatus, VolumeStatus};
@@ -134,7 +135,16 @@ impl Server {
         options: &ServeOptions,
     ) -> Result<Server, Failure> {
         let access = if options.read_only { Access::ReadOnly } else { Access::ReadWrite };
-        let open = |path: &PathBuf| kernel.open_device(path, access);
+        let open = |path: &PathBuf| {
+            kernel.open_device(path, access).map_err(|error| match in_use::lock_holder(path) {
+                Some(pid) => {
+                    Failure::refused(format!("{} is in use by process {pid}", path.display())).hint(
+                        "it may be served under another configuration directory; end that first",
+                    )
+                }
+                None => Failure::from(error),
+            })
+        };
         let (fast, slow) = (open(&selection.fast)?, open(&selection.slow)?);
         let rotational = slow.info().rotational == Some(true);
         let open_options = OpenOptions { read_only: options.read_only };
