@@ -70,6 +70,7 @@ pub(crate) async fn destage(shared: &Rc<Shared>) -> Result<Progress, Error> {
     }
     let _pass = AccessPass::begin(shared, Looks::AtHomes);
     let Plan { jobs, before, young, starved } = plan(&mut shared.state.borrow_mut());
+    let starved = starved && shared.state.borrow().quarantine_waits_for_record();
     if young || starved {
         // Some home may not be changed until recovery no longer verifies it, or the free slots
         // are still waiting for that.

@@ -44,9 +44,11 @@ impl Guards {
         (first.0..first.0 + count).any(|x| self.extents.get(&x).is_some_and(|guard| guard.alone))
     }
 
-    /// Whether some extent of the range is being written at all.
+    /// Whether some extent of the range is being written by requests that share it.
     pub fn any_writer(&self, first: ExtentId, count: u64) -> bool {
-        (first.0..first.0 + count).any(|x| self.extents.contains_key(&x))
+        (first.0..first.0 + count).any(|x| {
+            self.extents.get(&x).is_some_and(|guard| guard.writers + guard.home_writers > 0)
+        })
     }
 
     pub fn home_written(&self, extent: ExtentId) -> bool {

@@ -116,7 +116,7 @@ fn stop_if_stuck(shared: &Shared) {
             // The damaged block lies in the record that holds the tail back.
             oldest <= **lsn && lsn.0 < oldest.0 + RECORD_BLOCKS_MAX
         });
-        (state.waiting_for_room > 0).then(|| first.map(|(block, _)| *block)).flatten()
+        (!state.room_line.is_empty()).then(|| first.map(|(block, _)| *block)).flatten()
     };
     if let Some(block) = damaged {
         shared.poison(format!(
@@ -130,7 +130,7 @@ fn stop_if_stuck(shared: &Shared) {
 /// A failed destage loses nothing: the data stays where it was. But when the log is full
 /// because of it, clients must hear of it instead of waiting for ever.
 fn note_failure(shared: &Shared, error: Error) {
-    let waiting = shared.state.borrow().waiting_for_room > 0;
+    let waiting = !shared.state.borrow().room_line.is_empty();
     if waiting {
         shared.poison(format!("the landing log is full and cannot be emptied: {error}"));
     }
@@ -145,25 +145,25 @@ fn choose(state: &mut State, now_ns: u64) -> Work {
     let end = state.log.end();
     let reclaimable = oldest_live.0 - state.log.tail().0;
     let worth = state.log.ring_blocks() / RECLAIM_SHARE;
-    let urgent = state.waiting_for_room > 0 || state.log_fill() >= FILL_BUSY;
+    let urgent = !state.room_line.is_empty() || state.log_fill() >= FILL_BUSY;
     if urgent && reclaimable >= worth {
         return Work::Checkpoint;
     }
     if urgent && oldest_live < end {
         return Work::Destage;
     }
-    if state.waiting_for_room > 0 && reclaimable > 0 {
+    if !state.room_line.is_empty() && reclaimable > 0 {
         return Work::Checkpoint;
     }
     let slots_low = state.slots[0].free() == 0 && state.slots[1].free() == 0;
-    if state.young.len() > YOUNG_MAX || (slots_low && state.quarantine.len() > 0) {
+    if state.young.len() > YOUNG_MAX || (slots_low && state.quarantine_waits_for_record()) {
         return Work::DurablePoint;
     }
     let idle_at = state.last_request_ns + IDLE_NS;
     let idle = state.requests_under_way == 0 && now_ns >= idle_at;
     let has_work = oldest_live < end
         || reclaimable >= worth
-        || state.quarantine.len() > 0
+        || state.quarantine_waits_for_record()
         || state.policy.has_candidates()
         || state.slots[0].free() < state.fast_reserve();
     if !has_work {
@@ -179,7 +179,7 @@ fn choose(state: &mut State, now_ns: u64) -> Work {
         return Work::Checkpoint;
     }
     state.reclaim();
-    if state.quarantine.len() > 0 {
+    if state.quarantine_waits_for_record() {
         return Work::DurablePoint;
     }
     if state.policy.has_candidates() || state.slots[0].free() < state.fast_reserve() {
@@ -196,7 +196,7 @@ pub(crate) fn wake_if_needed(shared: &Shared) {
         Rest::UntilIdle => state.log_fill() >= FILL_BUSY || state.young.len() > YOUNG_MAX,
         Rest::UntilWoken => {
             state.log.live_blocks() > 0
-                || state.quarantine.len() > 0
+                || state.quarantine_waits_for_record()
                 || state.policy.has_candidates()
                 || state.young.len() > YOUNG_MAX
                 || state.slots[0].free() < state.fast_reserve()

@@ -20,6 +20,7 @@ mod geometry;
 mod guards;
 mod heat;
 mod janitor;
+mod line;
 mod log;
 mod map;
 mod mover;

@@ -15,6 +15,7 @@ use crate::error::Error;
 use crate::format::superblock::Superblock;
 use crate::geometry::Geometry;
 use crate::guards::Hold;
+use crate::line::Place;
 use crate::log::waits::WrittenWaits;
 use crate::state::State;
 
@@ -137,17 +138,20 @@ impl Shared {
         self.drain_waiters.set(self.drain_waiters.get() - 1);
     }
 
-    /// Waits until the log has `enough` room for a client's request, and has the janitor make some.
-    pub async fn wait_for_room(&self, enough: impl Fn(&State) -> bool) {
-        self.state.borrow_mut().waiting_for_room += 1;
+    /// Waits in line until the log has `enough` room for a client's request, and has the janitor
+    /// make some. The place in the line is kept until it is dropped: the caller appends first.
+    pub async fn wait_for_room(self: &Rc<Self>, enough: impl Fn(&State) -> bool) -> RoomTurn {
+        let place = self.state.borrow_mut().room_line.join();
+        let turn = RoomTurn { shared: self.clone(), place };
         self.janitor_work.wake_all();
         self.room
             .until(|| {
                 let state = self.state.borrow();
-                (state.poisoned.is_some() || enough(&state)).then_some(())
+                let turn = state.room_line.is_turn(Some(place)) && enough(&state);
+                (state.poisoned.is_some() || turn).then_some(())
             })
             .await;
-        self.state.borrow_mut().waiting_for_room -= 1;
+        turn
     }
 
     /// Waits until the log has room for `blocks` of the volume's own records, which may use the
@@ -206,6 +210,25 @@ impl Drop for AccessPass {
     }
 }
 
+/// A place in the line for log space.
+pub(crate) struct RoomTurn {
+    shared: Rc<Shared>,
+    place: Place,
+}
+
+impl RoomTurn {
+    pub fn place(&self) -> Place {
+        self.place
+    }
+}
+
+impl Drop for RoomTurn {
+    fn drop(&mut self) {
+        self.shared.state.borrow_mut().room_line.leave(self.place);
+        self.shared.room.wake_all();
+    }
+}
+
 /// A request's hold on extents.
 pub(crate) struct GuardPass {
     shared: Rc<Shared>,
@@ -217,6 +240,11 @@ pub(crate) struct GuardPass {
 impl GuardPass {
     pub fn begin(shared: &Rc<Shared>, first: ExtentId, count: u64, hold: Hold) -> GuardPass {
         shared.state.borrow_mut().guards.enter(first, count, hold);
+        GuardPass::entered(shared, first, count, hold)
+    }
+
+    /// For a hold that has been entered already.
+    pub fn entered(shared: &Rc<Shared>, first: ExtentId, count: u64, hold: Hold) -> GuardPass {
         GuardPass { shared: shared.clone(), first, count, hold }
     }
 }

@@ -116,6 +116,12 @@ impl Quarantine {
         }
     }
 
+    /// Whether the next slot waits only for its record to be known durable. One that waits for an
+    /// access is left alone: more records would not help.
+    pub fn waits_for_record(&self, recorded: Lsn, ended: Epoch) -> bool {
+        self.queue.front().is_some_and(|(_, lsn, epoch)| *lsn >= recorded && *epoch < ended)
+    }
+
     pub fn len(&self) -> usize {
         self.queue.len()
     }

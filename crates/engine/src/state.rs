@@ -12,6 +12,7 @@ use crate::format::map_page::encode_home;
 use crate::format::record::Entry;
 use crate::geometry::Geometry;
 use crate::guards::Guards;
+use crate::line::Line;
 use crate::log::Log;
 use crate::map::Map;
 use crate::pace::Pace;
@@ -93,7 +94,7 @@ pub(crate) struct State {
     /// Whether and how the janitor sleeps.
     pub janitor: Rest,
     /// Requests that wait for log space.
-    pub waiting_for_room: u64,
+    pub room_line: Line,
     /// Slows writers down when the log fills faster than it empties.
     pub pace: Pace,
     /// Log blocks that fresh writes under way will need when their data has arrived.
@@ -134,7 +135,7 @@ impl State {
             last_request_ns: 0,
             requests_under_way: 0,
             janitor: Rest::Awake,
-            waiting_for_room: 0,
+            room_line: Line::default(),
             pace: Pace::default(),
             promised_blocks: 0,
             damaged: BTreeMap::new(),
@@ -184,6 +185,11 @@ impl State {
         while let Some(home) = self.quarantine.pop(self.log.recorded(), ended) {
             self.slots[home.tier.index()].release(home.slot);
         }
+    }
+
+    /// Whether slots wait for nothing but a record that says what is durable.
+    pub fn quarantine_waits_for_record(&self) -> bool {
+        self.quarantine.waits_for_record(self.log.recorded(), self.home_accesses.ended())
     }
 
     /// Whether recovery would still verify the extent's home by its data.
@@ -256,7 +262,10 @@ impl State {
     /// Whether a client's request of so many blocks may be appended now.
     pub fn has_room_for(&self, data_blocks: u64) -> bool {
         let needed = Log::worst_case_blocks(data_blocks) + self.log_reserve_blocks();
+        // Zero marks take no room in the ring, but memory in the index, which is announced as one
+        // entry per ring block.
         self.log.room_blocks() >= needed + self.promised_blocks
+            && self.log.live_blocks() + data_blocks <= self.log.ring_blocks()
     }
 
     /// Whether a client may begin to write extents to fresh slots, whose records come later. They
@@ -270,7 +279,7 @@ impl State {
     /// How full the log is, 0 to 1, of what clients may use.
     pub fn log_fill(&self) -> f64 {
         let usable = self.log.ring_blocks() - self.log_reserve_blocks();
-        self.log.used_blocks() as f64 / usable as f64
+        self.log.used_blocks().max(self.log.live_blocks()) as f64 / usable as f64
     }
 
     pub fn dirty_bytes(&self) -> u64 {

@@ -15,10 +15,11 @@ use crate::drive::Watched;
 use crate::error::Error;
 use crate::flush::flush_for_client;
 use crate::guards::Hold;
+use crate::line::Place;
 use crate::pace::PACED_FROM_FILL;
 use crate::policy::Access;
 use crate::read::read_blocks;
-use crate::shared::{AccessPass, GuardPass, Looks, Shared};
+use crate::shared::{AccessPass, GuardPass, Looks, RoomTurn, Shared};
 use crate::state::{FRESH_RECORD_BLOCKS, State};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,20 +83,34 @@ async fn write_unaligned(shared: &Rc<Shared>, at: u64, buf: Buf) -> (Buf, Result
     let start = at / BLOCK_BYTES * BLOCK_BYTES;
     let end = (at + buf.len() as u64).next_multiple_of(BLOCK_BYTES);
     let (first, count) = extents_of(shared, start, end - start);
-    let outcome = shared
+    // The hold first, so that no new writer comes, then the wait for those who are there: waiting
+    // for a moment without writers could take for ever.
+    let held = shared
+        .released
+        .until(|| {
+            let mut state = shared.state.borrow_mut();
+            let free = !state.guards.any_alone(first, count);
+            if free {
+                state.guards.enter(first, count, Hold::Alone);
+            }
+            (free || state.poisoned.is_some()).then_some(free)
+        })
+        .await;
+    if !held {
+        return (buf, shared.unpoisoned());
+    }
+    let _alone = GuardPass::entered(shared, first, count, Hold::Alone);
+    shared
         .released
         .until(|| {
             let state = shared.state.borrow();
-            if let Some(cause) = &state.poisoned {
-                return Some(Err(Error::Poisoned(cause.clone())));
-            }
-            (!state.guards.any_writer(first, count)).then_some(Ok(()))
+            let over = state.poisoned.is_some() || !state.guards.any_writer(first, count);
+            over.then_some(())
         })
         .await;
-    if let Err(error) = outcome {
+    if let Err(error) = shared.unpoisoned() {
         return (buf, Err(error));
     }
-    let _alone = GuardPass::begin(shared, first, count, Hold::Alone);
     let blocks = shared.io.pool().take((end - start) as usize);
     let (mut blocks, outcome) = read_blocks(shared, start, blocks).await;
     if let Err(error) = outcome {
@@ -120,13 +135,15 @@ pub(crate) async fn write_blocks(
     mut buf: Buf,
     alone: bool,
 ) -> (Buf, Result<(), Error>) {
-    if let Err(error) = admitted(shared, at, buf.len() as u64, alone).await {
-        return (buf, Err(error));
-    }
+    let turn = match admitted(shared, at, buf.len() as u64, alone).await {
+        Ok(turn) => turn,
+        Err(error) => return (buf, Err(error)),
+    };
     // From here to the submissions nothing waits: routes, slots, LSNs and holds are one decision.
     let _access = AccessPass::begin(shared, Looks::AtHomes);
     let whole = at..at + buf.len() as u64;
     let (mut runs, large) = plan(shared, at, &mut buf);
+    drop(turn);
     let _holds: Vec<GuardPass> = runs
         .iter()
         .map(|run| {
@@ -189,9 +206,16 @@ pub(crate) async fn write_blocks(
 
 /// Waits until the request may be planned: nobody alone on its extents, and room in the log if
 /// some of it may go there.
-async fn admitted(shared: &Shared, at: u64, length: u64, alone: bool) -> Result<(), Error> {
+///
+/// Gives the place in the line for room, if it had to wait there, to be kept until it has appended.
+async fn admitted(
+    shared: &Rc<Shared>,
+    at: u64,
+    length: u64,
+    alone: bool,
+) -> Result<Option<RoomTurn>, Error> {
     let (first, count) = extents_of(shared, at, length);
-    let mut waited = false;
+    let mut turn: Option<RoomTurn> = None;
     let mut paced = false;
     loop {
         let delay_ns = {
@@ -200,10 +224,10 @@ async fn admitted(shared: &Shared, at: u64, length: u64, alone: bool) -> Result<
                 return Err(Error::Poisoned(cause.clone()));
             }
             let free = alone || !state.guards.any_alone(first, count);
-            let fits = free && has_room(&state, at, length);
-            if free && !fits && !waited {
+            let place = turn.as_ref().map(RoomTurn::place);
+            let fits = free && fits(&state, at, length, place);
+            if free && !fits && turn.is_none() {
                 state.counters.full_waits += 1;
-                waited = true;
             }
             if fits && !paced {
                 Some(pace(&mut state, shared, at, length))
@@ -212,7 +236,7 @@ async fn admitted(shared: &Shared, at: u64, length: u64, alone: bool) -> Result<
             }
         };
         match delay_ns {
-            Some(0) => return Ok(()),
+            Some(0) => return Ok(turn),
             Some(delay_ns) => {
                 paced = true;
                 shared.io.sleep(delay_ns).await;
@@ -224,14 +248,19 @@ async fn admitted(shared: &Shared, at: u64, length: u64, alone: bool) -> Result<
             let state = shared.state.borrow();
             !alone && state.guards.any_alone(first, count)
         };
+        // The place is given up before anything else is waited for: those who are waited for may
+        // stand behind it.
+        turn = None;
         if conflict() {
             shared
                 .released
                 .until(|| (shared.state.borrow().poisoned.is_some() || !conflict()).then_some(()))
                 .await;
-            continue;
+        } else {
+            turn = Some(shared.wait_for_room(|state| has_room(state, at, length)).await);
+            // It has waited enough.
+            paced = true;
         }
-        shared.wait_for_room(|state| has_room(state, at, length)).await;
     }
 }
 
@@ -250,17 +279,33 @@ fn pace(state: &mut State, shared: &Shared, at: u64, length: u64) -> u64 {
     state.pace.delay_ns(shared.io.now_ns(), length / BLOCK_BYTES + 1, fill)
 }
 
-/// Whether the log has room for what the request's routes put there.
-fn has_room(state: &State, at: u64, length: u64) -> bool {
-    if state.has_room_for(length / BLOCK_BYTES) {
-        return true;
+/// Whether the request may be planned now, as far as room in the log goes. `place`: its place in
+/// the line of those who wait for room; without one it stands behind them, unless it needs none.
+fn fits(state: &State, at: u64, length: u64, place: Option<Place>) -> bool {
+    if state.room_line.is_turn(place) {
+        has_room(state, at, length)
+    } else {
+        demand(state, at, length) == Demand::Nothing
     }
-    // If the slots ran out while the request takes them, the rest would go to the log.
+}
+
+/// What a request needs of the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Demand {
+    Nothing,
+    /// Records for fresh slots. `sure`: there are slots for all, whatever is taken first.
+    Fresh {
+        sure: bool,
+    },
+    Data,
+}
+
+fn demand(state: &State, at: u64, length: u64) -> Demand {
     let mut slots_fast = 0;
     let mut slots_any = 0;
     for (extent, _, bytes) in pieces(state, at, length) {
         match route(state, extent, bytes) {
-            Route::Log => return false,
+            Route::Log => return Demand::Data,
             Route::Home(_) => {}
             Route::Fresh => match state.map.get(extent).home() {
                 Some(Home { tier: Tier::Fast, .. }) => slots_fast += 1,
@@ -269,9 +314,20 @@ fn has_room(state: &State, at: u64, length: u64) -> bool {
         }
     }
     let free = [state.slots[0].free(), state.slots[1].free()];
-    let slots_suffice =
+    let sure =
         slots_fast + slots_any <= free[0] || slots_fast == 0 && slots_any <= free[0] + free[1];
-    slots_fast + slots_any == 0 || slots_suffice && state.has_room_for_fresh()
+    if slots_fast + slots_any == 0 { Demand::Nothing } else { Demand::Fresh { sure } }
+}
+
+/// Whether the log has room for what the request puts there.
+fn has_room(state: &State, at: u64, length: u64) -> bool {
+    state.has_room_for(length / BLOCK_BYTES)
+        || match demand(state, at, length) {
+            Demand::Nothing => true,
+            // If the slots ran out while the request takes them, the rest would go to the log.
+            Demand::Fresh { sure } => sure && state.has_room_for_fresh(),
+            Demand::Data => false,
+        }
 }
 
 /// The parts of a request by extent: which, offset in the volume, bytes.

@@ -9,7 +9,7 @@ use crate::address::{BLOCK_BYTES, BlockId, ExtentId};
 use crate::error::Error;
 use crate::flush::flush_for_client;
 use crate::format::record::Entry;
-use crate::shared::Shared;
+use crate::shared::{RoomTurn, Shared};
 use crate::state::State;
 use crate::write;
 
@@ -81,8 +81,10 @@ async fn zero_blocks(shared: &Rc<Shared>, start: u64, end: u64) -> Result<(), Er
     let mut written_until = None;
     while at < end {
         let step_end = ((at / extent_bytes + EXTENTS_PER_STEP) * extent_bytes).min(end);
-        admitted(shared, at, step_end).await?;
-        if let Some(until) = zero_step(shared, at, step_end) {
+        let turn = admitted(shared, at, step_end).await?;
+        let until = zero_step(shared, at, step_end);
+        drop(turn);
+        if let Some(until) = until {
             written_until = Some(until);
             shared.log_work.wake_all();
         } else {
@@ -96,28 +98,35 @@ async fn zero_blocks(shared: &Rc<Shared>, start: u64, end: u64) -> Result<(), Er
     }
 }
 
-async fn admitted(shared: &Shared, at: u64, end: u64) -> Result<(), Error> {
+async fn admitted(shared: &Rc<Shared>, at: u64, end: u64) -> Result<Option<RoomTurn>, Error> {
     let extent_bytes = shared.geometry.extent_bytes;
     let first = ExtentId(at / extent_bytes);
     let count = end.div_ceil(extent_bytes) - first.0;
+    let mut turn: Option<RoomTurn> = None;
     loop {
         let (room, conflict) = {
             let state = shared.state.borrow();
             if let Some(cause) = &state.poisoned {
                 return Err(Error::Poisoned(cause.clone()));
             }
-            (state.has_room_for(0), state.guards.any_alone(first, count))
+            let place = turn.as_ref().map(RoomTurn::place);
+            let room = state.room_line.is_turn(place) && state.has_room_for(0);
+            (room, state.guards.any_alone(first, count))
         };
+        if room && !conflict {
+            return Ok(turn);
+        }
+        // The place is given up before anything else is waited for: those who are waited for may
+        // stand behind it.
+        turn = None;
         if conflict {
             let conflict_over = || {
                 let state = shared.state.borrow();
                 state.poisoned.is_some() || !state.guards.any_alone(first, count)
             };
             shared.released.until(|| conflict_over().then_some(())).await;
-        } else if room {
-            return Ok(());
         } else {
-            shared.wait_for_room(|state| state.has_room_for(0)).await;
+            turn = Some(shared.wait_for_room(|state| state.has_room_for(0)).await);
         }
     }
 }
