@@ -26,7 +26,7 @@ mod sqlite;
 
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use campaign::{Campaign, Dice, Evidence};
 use file_system::{FileSystem, Kind};
@@ -34,6 +34,7 @@ use filling::Filling;
 use ledger::Ledger;
 use nbd_load::{MANNERS, Manner, NbdLoad, look};
 use postgres::Cluster;
+use rustix::fs::{FlockOperation, flock};
 use sqlite::{Database, JOURNALS};
 use support::*;
 
@@ -84,6 +85,22 @@ fn kill_during_start(place: &Place, after: Duration) {
     std::thread::sleep(after);
     child.kill().expect("it is ours");
     child.wait().expect("it is ours");
+    released(place);
+}
+
+/// Waits until nobody holds the drives any more; gives how long that took. The kernel takes a
+/// killed process's io_uring apart after the process has ended, and finishes what was in flight:
+/// until then the drives are locked, rightly.
+fn released(place: &Place) -> Duration {
+    let killed = Instant::now();
+    for drive in ["v.fast", "v.slow"] {
+        let file = std::fs::File::open(place.path(drive)).expect("a drive");
+        while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            assert!(killed.elapsed() < Duration::from_secs(30), "{drive} stays locked");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    killed.elapsed()
 }
 
 #[test]
@@ -108,6 +125,7 @@ fn every_acknowledged_flush_survives_a_kill() {
                 server.kill();
                 load.join().expect("the client does not fall")
             });
+            let released_after = released(&place);
             evidence.before_restart();
             assert!(tally.wrong.is_empty(), "round {round}, {manner:?}: {:#?}", tally.wrong);
             flushes += tally.flushes;
@@ -128,7 +146,8 @@ fn every_acknowledged_flush_survives_a_kill() {
                 round,
                 &format!(
                     "{manner:?} for {lives:?}, {} changes, {} flushes, {} reads, {again} kills \
-                     during start; {} blocks right, {} undecided, {} of them new",
+                     during start, drives released after {released_after:?}; {} blocks right, \
+                     {} undecided, {} of them new",
                     tally.changes,
                     tally.flushes,
                     tally.reads,
@@ -164,6 +183,7 @@ fn drives_put_back_to_an_older_state_are_noticed() {
         })
     };
     assert!(load(server, 8).wrong.is_empty());
+    released(&place);
     let copy = |from: &str, to: &str| {
         must(tool("cp").arg("--sparse=always").arg(place.path(from)).arg(place.path(to)));
     };
@@ -171,6 +191,7 @@ fn drives_put_back_to_an_older_state_are_noticed() {
     server = place.serve(&["v"]);
     let tally = load(server, 4);
     assert!(tally.wrong.is_empty() && tally.flushes > 0, "{tally:?}");
+    released(&place);
     ["fast", "slow"].iter().for_each(|drive| copy(&format!("old.{drive}"), &format!("v.{drive}")));
     let server = place.serve(&["v"]);
     let (_, wrong) = look(&mut ledger, &socket_of(&server));
@@ -219,6 +240,7 @@ fn fio_finds_every_block_whole_after_a_kill() {
             // Without its server it would wait for its runtime.
             let _ = load.kill();
             let _ = load.wait();
+            released(&place);
             evidence.before_restart();
             place.bimetal(&["check", "v"]).expect(0, &[]);
             server = place.serve(&["v"]);
