@@ -10,7 +10,6 @@ use crate::error::Error;
 use crate::format::map_page::{PAGE_BYTES, PageCopy, examine};
 use crate::format::superblock::{COPY_POSITIONS, SUPERBLOCK_BYTES, State as Left, Superblock};
 use crate::geometry::Geometry;
-use crate::log::Logged;
 use crate::recover::{Source, recover};
 use crate::state::State;
 use crate::superblocks::{self, judge_pair};
@@ -187,12 +186,12 @@ fn check_state(state: &mut State, report: &mut CheckReport) {
     let mut live: BTreeMap<u64, u64> = BTreeMap::new();
     let mut last = Lsn(0);
     let mut order_broken = false;
-    let mut zeros = BTreeSet::new();
+    let mut marked = BTreeSet::new();
     state.log.visit_live(end, |one| {
         order_broken |= one.lsn < last;
         last = one.lsn;
-        // Zero ranges of one record may overlap; such a block is told for each.
-        if one.zero && !zeros.insert(one.block) {
+        // Marked ranges of one record may overlap; such a block is told for each.
+        if one.mark && !marked.insert(one.block) {
             return true;
         }
         *live.entry(one.block.0 / blocks_per_extent).or_default() += 1;
@@ -212,9 +211,9 @@ fn check_state(state: &mut State, report: &mut CheckReport) {
         if !state.map.get(crate::ExtentId(*extent)).in_log() {
             report.errors.push(format!("extent {extent} has blocks in the log without its mark"));
         }
-        let unmarked = state.blocks_of(crate::ExtentId(*extent)).all(|block| {
-            !matches!(state.log.lookup(block), Some(Logged::Data { .. } | Logged::Zero { .. }))
-        });
+        let unmarked = state
+            .blocks_of(crate::ExtentId(*extent))
+            .all(|block| state.log.lookup(block).is_none());
         if unmarked {
             report.errors.push(format!("extent {extent} is marked, but nothing of it is logged"));
         }

@@ -68,6 +68,7 @@ pub(crate) async fn destage(shared: &Rc<Shared>) -> Result<Progress, Error> {
     if nothing_durable {
         flush_all(shared).await?;
     }
+    renew_lost(shared);
     let _pass = AccessPass::begin(shared, Looks::AtHomes);
     let Plan { jobs, before, young, starved } = plan(&mut shared.state.borrow_mut());
     let starved = starved && shared.state.borrow().quarantine_waits_for_record();
@@ -111,19 +112,10 @@ fn plan(state: &mut State) -> Plan {
     let mut extents = BTreeSet::new();
     let batch =
         (BATCH_BYTES / state.geometry.extent_bytes).clamp(1, EXTENTS_PER_BATCH_MAX) as usize;
-    // What was overwritten meanwhile is sound again.
-    let mut damaged = std::mem::take(&mut state.damaged);
-    damaged.retain(|block, lsn| state.log.lookup(*block).is_some_and(|now| now.lsn() == *lsn));
-    let bad: BTreeSet<ExtentId> =
-        damaged.keys().map(|block| ExtentId(block.0 / extent_blocks)).collect();
     state.log.visit_live(before, |live| {
-        let extent = ExtentId(live.block.0 / extent_blocks);
-        if !bad.contains(&extent) {
-            extents.insert(extent);
-        }
+        extents.insert(ExtentId(live.block.0 / extent_blocks));
         extents.len() < batch
     });
-    state.damaged = damaged;
     let mut starved = false;
     let mut young = false;
     let mut jobs = Vec::with_capacity(extents.len());
@@ -134,11 +126,14 @@ fn plan(state: &mut State) -> Plan {
         }
         let mut blocks = Vec::new();
         for (n, block) in (0..).zip(state.blocks_of(extent)) {
-            if let Some(version) = state.log.lookup(block)
-                && version.lsn() < before
-            {
-                blocks.push((n, version));
+            match state.log.lookup(block) {
+                Some(Logged::Lost { .. }) | None => {}
+                Some(version) if version.lsn() < before => blocks.push((n, version)),
+                Some(_) => {}
             }
+        }
+        if blocks.is_empty() {
+            continue;
         }
         let Some(target) = choose(state, extent, &blocks) else {
             starved = true;
@@ -228,10 +223,9 @@ async fn copy(shared: &Rc<Shared>, jobs: &[Job]) -> Result<Vec<bool>, Error> {
         for ((_, (lsn, _)), n) in
             blocks.filter(|((block, (_, crc)), _)| outcome.is_err() || crc32c(block) != *crc)
         {
-            // It stays in the log, where reading it says what is wrong, until it is overwritten.
             done[index] = false;
             let start = jobs[index].extent.0 * shared.geometry.extent_blocks();
-            shared.state.borrow_mut().damaged.insert(BlockId(start + n), *lsn);
+            mark_lost(shared, BlockId(start + n), *lsn);
         }
         if !done[index] {
             continue;
@@ -248,6 +242,31 @@ async fn copy(shared: &Rc<Shared>, jobs: &[Job]) -> Result<Vec<bool>, Error> {
     }
     write_targets(shared, jobs, images, &done).await?;
     Ok(done)
+}
+
+/// The block's data in the log is damaged. A mark takes its place, so that the rest of its record
+/// can leave the log; reading it is an error until it is overwritten.
+fn mark_lost(shared: &Shared, block: BlockId, lsn: Lsn) {
+    let mut state = shared.state.borrow_mut();
+    let newest = state.log.lookup(block).is_some_and(|version| version.lsn() == lsn);
+    if newest && state.log.room_blocks() > 2 {
+        state.log.append_entry(shared.io.pool(), &Entry::Lost { start: block, count: 1 });
+        shared.log_work.wake_all();
+    }
+}
+
+/// Marks anew what is lost, when its marks hold the tail back: those in the older half of the ring.
+fn renew_lost(shared: &Shared) {
+    let mut state = shared.state.borrow_mut();
+    let half = state.log.ring_blocks() / 2;
+    let until = Lsn(state.log.end().0.saturating_sub(half));
+    for block in state.log.lost_before(until) {
+        if state.log.room_blocks() > 2 {
+            state.log.append_entry(shared.io.pool(), &Entry::Lost { start: block, count: 1 });
+        }
+    }
+    drop(state);
+    shared.log_work.wake_all();
 }
 
 /// Runs of blocks that are neighbours in the extent and in the log: first block in the extent, and
@@ -351,6 +370,7 @@ fn settle(shared: &Shared, jobs: &[Job], done: &[bool], before: Lsn) {
         let mut left = false;
         for block in state.blocks_of(extent) {
             match state.log.lookup(block) {
+                Some(Logged::Lost { .. }) => left = true,
                 Some(version) if version.lsn() < before => state.log.forget(block),
                 Some(_) => left = true,
                 None => {}

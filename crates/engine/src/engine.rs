@@ -420,7 +420,7 @@ impl Volume for Engine {
             let (place, next) = if state.map.get(extent).in_log() {
                 let block = BlockId(cursor / BLOCK_BYTES);
                 let place = match state.log.lookup(block) {
-                    Some(Logged::Data { .. }) => Place::Log,
+                    Some(Logged::Data { .. } | Logged::Lost { .. }) => Place::Log,
                     Some(Logged::Zero { .. }) => Place::Hole,
                     None => home,
                 };

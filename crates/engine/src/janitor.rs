@@ -7,12 +7,10 @@ use std::task::Poll;
 
 use io::units::MILLISECOND_NS;
 
-use crate::address::BLOCK_BYTES;
 use crate::checkpoint::checkpoint;
 use crate::destage::{Progress, destage};
 use crate::error::Error;
 use crate::flush::durable_point;
-use crate::format::record::RECORD_BLOCKS_MAX;
 use crate::mover::move_some;
 use crate::shared::Shared;
 use crate::state::{Rest, State};
@@ -62,7 +60,6 @@ pub(crate) async fn run(shared: Rc<Shared>) {
             }
             Work::Destage => match drain(&shared, destage(&shared)).await {
                 Ok(Progress::None) => {
-                    stop_if_stuck(&shared);
                     // Held up by requests under way: let them end.
                     let soon = shared.io.now_ns() + HELD_UP_NS;
                     rest(&shared, Some(soon)).await;
@@ -106,27 +103,6 @@ async fn drain<T>(shared: &Shared, work: impl Future<Output = T>) -> T {
     value
 }
 
-/// When clients wait for room and what fills the log cannot leave it because it is damaged, they
-/// must hear of it instead of waiting for ever.
-fn stop_if_stuck(shared: &Shared) {
-    let damaged = {
-        let mut state = shared.state.borrow_mut();
-        let oldest = state.log.oldest_live();
-        let first = state.damaged.iter().find(|(_, lsn)| {
-            // The damaged block lies in the record that holds the tail back.
-            oldest <= **lsn && lsn.0 < oldest.0 + RECORD_BLOCKS_MAX
-        });
-        (!state.room_line.is_empty()).then(|| first.map(|(block, _)| *block)).flatten()
-    };
-    if let Some(block) = damaged {
-        shared.poison(format!(
-            "the landing log is full and cannot be emptied: its block for volume offset {} fails \
-             its checksum. Serve the volume again and overwrite that block first",
-            block.0 * BLOCK_BYTES
-        ));
-    }
-}
-
 /// A failed destage loses nothing: the data stays where it was. But when the log is full
 /// because of it, clients must hear of it instead of waiting for ever.
 fn note_failure(shared: &Shared, error: Error) {
@@ -141,15 +117,17 @@ fn choose(state: &mut State, now_ns: u64) -> Work {
     if state.poisoned.is_some() || (state.closing && state.requests_under_way == 0) {
         return Work::Stop;
     }
+    state.reclaim();
     let oldest_live = state.log.oldest_live();
-    let end = state.log.end();
+    // What is lost stays in the log for good.
+    let destageable = state.log.live_blocks() > state.log.lost_blocks();
     let reclaimable = oldest_live.0 - state.log.tail().0;
     let worth = state.log.ring_blocks() / RECLAIM_SHARE;
     let urgent = !state.room_line.is_empty() || state.log_fill() >= FILL_BUSY;
     if urgent && reclaimable >= worth {
         return Work::Checkpoint;
     }
-    if urgent && oldest_live < end {
+    if urgent && (destageable || state.log.lost_blocks() > 0) {
         return Work::Destage;
     }
     if !state.room_line.is_empty() && reclaimable > 0 {
@@ -161,7 +139,7 @@ fn choose(state: &mut State, now_ns: u64) -> Work {
     }
     let idle_at = state.last_request_ns + IDLE_NS;
     let idle = state.requests_under_way == 0 && now_ns >= idle_at;
-    let has_work = oldest_live < end
+    let has_work = destageable
         || reclaimable >= worth
         || state.quarantine_waits_for_record()
         || state.policy.has_candidates()
@@ -172,13 +150,12 @@ fn choose(state: &mut State, now_ns: u64) -> Work {
     if !idle {
         return Work::Rest(Some(now_ns.max(idle_at - IDLE_NS) + IDLE_NS));
     }
-    if oldest_live < end && state.log.live_blocks() > 0 {
+    if destageable {
         return Work::Destage;
     }
     if reclaimable >= worth {
         return Work::Checkpoint;
     }
-    state.reclaim();
     if state.quarantine_waits_for_record() {
         return Work::DurablePoint;
     }
@@ -195,7 +172,7 @@ pub(crate) fn wake_if_needed(shared: &Shared) {
         Rest::Awake => false,
         Rest::UntilIdle => state.log_fill() >= FILL_BUSY || state.young.len() > YOUNG_MAX,
         Rest::UntilWoken => {
-            state.log.live_blocks() > 0
+            state.log.live_blocks() > state.log.lost_blocks()
                 || state.quarantine_waits_for_record()
                 || state.policy.has_candidates()
                 || state.young.len() > YOUNG_MAX

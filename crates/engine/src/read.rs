@@ -21,6 +21,8 @@ const BLOCK: usize = BLOCK_BYTES as usize;
 enum Source {
     /// Nowhere: zeros.
     Zeros,
+    /// Nowhere: the block is damaged, and known to be.
+    Lost,
     /// A home, or neighbouring homes.
     Home { tier: Tier, position: u64 },
     /// Neighbouring blocks of the log, from this LSN; each block has its CRC.
@@ -89,6 +91,7 @@ fn plan(state: &State, at: u64, length: usize) -> (Vec<Part>, Option<Lsn>) {
                     Source::Log { lsn, position: state.log.position(lsn), crcs: vec![crc] }
                 }
                 Some(Logged::Zero { .. }) => Source::Zeros,
+                Some(Logged::Lost { .. }) => Source::Lost,
                 None => home_source(home, cursor - extent_start),
             };
             push(&mut parts, source, BLOCK);
@@ -142,7 +145,7 @@ fn count(shared: &Shared, at: u64, parts: &[Part], length: usize) {
             Source::Zeros => served.hole_bytes += bytes,
             Source::Home { tier: Tier::Fast, .. } => served.fast_bytes += bytes,
             Source::Home { tier: Tier::Slow, .. } => served.slow_bytes += bytes,
-            Source::Log { .. } => served.log_bytes += bytes,
+            Source::Log { .. } | Source::Lost => served.log_bytes += bytes,
         }
     }
     let map = &state.map;
@@ -160,7 +163,10 @@ async fn carry_out(
     if parts.len() == 1 {
         let part = parts.pop().expect("one part");
         return match submit(shared, &part.source, buf) {
-            Submitted::Done(buf) => (buf, Ok(())),
+            Submitted::Done(buf) => {
+                let outcome = verify(&part.source, at, &buf);
+                (buf, outcome)
+            }
             Submitted::UnderWay(transfer) => {
                 let (buf, outcome) = transfer.await;
                 let outcome = outcome.map_err(Error::from);
@@ -180,7 +186,10 @@ async fn carry_out(
     let mut offset = at;
     for (submitted, part) in under_way {
         let piece = match submitted {
-            Submitted::Done(piece) => piece,
+            Submitted::Done(piece) => {
+                result = result.and(verify(&part.source, offset, &piece));
+                piece
+            }
             Submitted::UnderWay(transfer) => {
                 let (piece, outcome) = transfer.await;
                 let outcome = outcome.map_err(Error::from);
@@ -207,7 +216,7 @@ enum Submitted {
 
 fn submit(shared: &Shared, source: &Source, mut buf: Buf) -> Submitted {
     match source {
-        Source::Zeros => {
+        Source::Zeros | Source::Lost => {
             buf.fill(0);
             Submitted::Done(buf)
         }
@@ -219,7 +228,11 @@ fn submit(shared: &Shared, source: &Source, mut buf: Buf) -> Submitted {
 }
 
 fn verify(source: &Source, at: u64, data: &[u8]) -> Result<(), Error> {
-    let Source::Log { crcs, .. } = source else { return Ok(()) };
+    let crcs = match source {
+        Source::Log { crcs, .. } => crcs,
+        Source::Lost => return Err(Error::Checksum { tier: Tier::Fast, at }),
+        Source::Zeros | Source::Home { .. } => return Ok(()),
+    };
     for (n, (block, crc)) in data.chunks_exact(BLOCK).zip(crcs).enumerate() {
         if crc32c(block) != *crc {
             return Err(Error::Checksum { tier: Tier::Fast, at: at + n as u64 * BLOCK_BYTES });

@@ -18,8 +18,8 @@ use crate::format::map_page::{
 use crate::format::record::{Entry, Header, decode_entries, decode_header};
 use crate::format::superblock::Superblock;
 use crate::geometry::Geometry;
-use crate::log::Log;
 use crate::log::reader::LogReader;
+use crate::log::{Log, Logged};
 use crate::state::State;
 
 /// Map pages read at once (both copies: 1 MiB).
@@ -82,6 +82,7 @@ async fn attempt(source: &Source<'_>, stop_at: Option<Lsn>) -> Result<Attempt, E
     if let Some(lsn) = verify(source, geometry, pending).await? {
         return Ok(Attempt::EndsAt(lsn));
     }
+    state.recovery.blocks_damaged += state.log.lost_blocks();
     claim_slots(&mut state, &page_lsns)?;
     Ok(Attempt::Done(Box::new(state)))
 }
@@ -391,6 +392,14 @@ fn apply_entries(
                 state.log.replay_zeros(lsn, *start, *count);
                 mark(state, *start, u64::from(*count));
             }
+            Entry::Lost { start, count } => {
+                let end = start.0.checked_add(u64::from(*count));
+                if *count == 0 || end.is_none_or(|end| end > blocks) {
+                    return Err(nonsense(lsn));
+                }
+                state.log.replay_lost(lsn, *start, *count);
+                mark(state, *start, u64::from(*count));
+            }
             Entry::Allocate { extent, entry, crc } => {
                 let home = checked_home(*extent, *entry)?;
                 set(state, *extent, home);
@@ -421,6 +430,7 @@ fn apply_entries(
                 let mut left = false;
                 for block in state.blocks_of(*extent) {
                     match state.log.lookup(block) {
+                        Some(Logged::Lost { .. }) => left = true,
                         Some(version) if version.lsn() < *before => state.log.forget(block),
                         Some(_) => left = true,
                         None => {}

@@ -1,7 +1,7 @@
 //! The memory of a running volume, and the small decisions that read or change several parts of
 //! it at once. Nothing here waits.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
 use io::Pool;
 
@@ -99,9 +99,6 @@ pub(crate) struct State {
     pub pace: Pace,
     /// Log blocks that fresh writes under way will need when their data has arrived.
     pub promised_blocks: u64,
-    /// Blocks in the log that failed their checksum, with the LSN that did: they are not destaged,
-    /// and reading them gives an error until they are overwritten.
-    pub damaged: BTreeMap<BlockId, Lsn>,
     /// Extents whose home could not be read as a whole: they are rewritten in place only.
     pub unreadable: BTreeSet<ExtentId>,
     /// Where the search for cold residents of the fast drive goes on.
@@ -138,7 +135,6 @@ impl State {
             room_line: Line::default(),
             pace: Pace::default(),
             promised_blocks: 0,
-            damaged: BTreeMap::new(),
             unreadable: BTreeSet::new(),
             clock_hand: 0,
         }

@@ -41,6 +41,7 @@ const KIND_UNMAP: u32 = 4;
 const KIND_RELOCATE: u32 = 5;
 const KIND_DESTAGED: u32 = 6;
 const KIND_PAD: u32 = 7;
+const KIND_LOST: u32 = 8;
 
 /// One change that a record carries.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,6 +94,14 @@ pub enum Entry {
     },
     /// Nothing; fills the ring to its end.
     Pad,
+    /// The logged data of these blocks is damaged: reading them is an error until they are
+    /// overwritten.
+    Lost {
+        /// First volume block.
+        start: BlockId,
+        /// Number of blocks.
+        count: u32,
+    },
 }
 
 impl Entry {
@@ -100,7 +109,7 @@ impl Entry {
     pub fn encoded_bytes(&self) -> usize {
         match self {
             Entry::Data { crcs, .. } => data_entry_bytes(crcs.len()),
-            Entry::Zero { .. } | Entry::Unmap { .. } => 16,
+            Entry::Zero { .. } | Entry::Lost { .. } | Entry::Unmap { .. } => 16,
             Entry::Allocate { .. } | Entry::Relocate { .. } => 24,
             Entry::Destaged { .. } => 32,
             Entry::Pad => 8,
@@ -117,6 +126,7 @@ impl Entry {
             Entry::Relocate { .. } => (KIND_RELOCATE, 0),
             Entry::Destaged { .. } => (KIND_DESTAGED, 0),
             Entry::Pad => (KIND_PAD, 0),
+            Entry::Lost { count, .. } => (KIND_LOST, *count),
         };
         put_u32(out, at, kind);
         put_u32(out, at + 4, argument);
@@ -127,7 +137,7 @@ impl Entry {
                     put_u32(out, at + 16 + index * 4, *crc);
                 }
             }
-            Entry::Zero { start, .. } => put_u64(out, at + 8, start.0),
+            Entry::Zero { start, .. } | Entry::Lost { start, .. } => put_u64(out, at + 8, start.0),
             Entry::Unmap { first, .. } => put_u64(out, at + 8, first.0),
             Entry::Allocate { extent, entry, .. } | Entry::Relocate { extent, entry } => {
                 put_u64(out, at + 8, extent.0);
@@ -236,7 +246,7 @@ pub fn decode_entries(block: &[u8], header: &Header) -> Option<Vec<Entry>> {
         let (kind, argument) = (u32_at(block, at), u32_at(block, at + 4));
         let size = match kind {
             KIND_DATA => data_entry_bytes(usize::try_from(argument).ok()?.min(HEADER_BYTES)),
-            KIND_ZERO | KIND_UNMAP => 16,
+            KIND_ZERO | KIND_UNMAP | KIND_LOST => 16,
             KIND_ALLOCATE | KIND_RELOCATE => 24,
             KIND_DESTAGED => 32,
             KIND_PAD => 8,
@@ -253,6 +263,7 @@ pub fn decode_entries(block: &[u8], header: &Header) -> Option<Vec<Entry>> {
                 Entry::Data { start: BlockId(first), crcs }
             }
             KIND_ZERO => Entry::Zero { start: BlockId(first), count: argument },
+            KIND_LOST => Entry::Lost { start: BlockId(first), count: argument },
             KIND_UNMAP => Entry::Unmap { first: ExtentId(first), count: argument },
             KIND_ALLOCATE => Entry::Allocate {
                 extent: ExtentId(first),
@@ -290,6 +301,7 @@ mod tests {
             Entry::Unmap { first: ExtentId(8), count: 1000 },
             Entry::Relocate { extent: ExtentId(9), entry: 1 << 63 | 7 },
             Entry::Destaged { extent: ExtentId(10), entry: 0, before: Lsn(55) },
+            Entry::Lost { start: BlockId(77), count: 1 },
         ];
         let header = Header { lsn: Lsn(500), generation: 3, durable: Lsn(450), blocks: 4 };
         let mut block = vec![0xee; HEADER_BYTES];

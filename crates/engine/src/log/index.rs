@@ -3,8 +3,11 @@
 use crate::address::{BlockId, Lsn};
 use crate::fixed_map::FixedMap;
 
-/// Marks an entry that stands for zeros: it has no data block, its place is the record's header.
-const ZERO: u32 = 1 << 31;
+/// Marks an entry without a data block: its place is the record's header, its CRC field says what
+/// it stands for.
+const MARK: u32 = 1 << 31;
+const STANDS_FOR_ZEROS: u32 = 0;
+const STANDS_FOR_LOST: u32 = 1;
 
 #[derive(Debug, Clone, Copy)]
 struct Packed {
@@ -19,12 +22,14 @@ pub(crate) enum Logged {
     Data { lsn: Lsn, crc: u32 },
     /// Zeros, by the record at this LSN.
     Zero { lsn: Lsn },
+    /// Damaged, by the record at this LSN.
+    Lost { lsn: Lsn },
 }
 
 impl Logged {
     pub fn lsn(self) -> Lsn {
         match self {
-            Logged::Data { lsn, .. } | Logged::Zero { lsn } => lsn,
+            Logged::Data { lsn, .. } | Logged::Zero { lsn } | Logged::Lost { lsn } => lsn,
         }
     }
 }
@@ -39,19 +44,24 @@ impl Index {
     pub fn insert(&mut self, block: BlockId, version: Logged, ring_blocks: u64) {
         let packed = match version {
             Logged::Data { lsn, crc } => Packed { place: (lsn.0 % ring_blocks) as u32, crc },
-            Logged::Zero { lsn } => Packed { place: (lsn.0 % ring_blocks) as u32 | ZERO, crc: 0 },
+            Logged::Zero { lsn } => {
+                Packed { place: (lsn.0 % ring_blocks) as u32 | MARK, crc: STANDS_FOR_ZEROS }
+            }
+            Logged::Lost { lsn } => {
+                Packed { place: (lsn.0 % ring_blocks) as u32 | MARK, crc: STANDS_FOR_LOST }
+            }
         };
         self.blocks.insert(block.0, packed);
     }
 
     pub fn get(&self, block: BlockId, tail: Lsn, ring_blocks: u64) -> Option<Logged> {
         let packed = self.blocks.get(&block.0)?;
-        let place = u64::from(packed.place & !ZERO);
+        let place = u64::from(packed.place & !MARK);
         let lsn = Lsn(tail.0 + (place + ring_blocks - tail.0 % ring_blocks) % ring_blocks);
-        Some(if packed.place & ZERO == 0 {
-            Logged::Data { lsn, crc: packed.crc }
-        } else {
-            Logged::Zero { lsn }
+        Some(match (packed.place & MARK, packed.crc) {
+            (0, crc) => Logged::Data { lsn, crc },
+            (_, STANDS_FOR_LOST) => Logged::Lost { lsn },
+            _ => Logged::Zero { lsn },
         })
     }
 

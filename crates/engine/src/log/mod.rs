@@ -15,7 +15,7 @@ pub(crate) mod reader;
 pub(crate) mod waits;
 pub(crate) mod writer;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use io::{Buf, HEADROOM_BYTES, Pool};
 
@@ -87,8 +87,10 @@ pub(crate) struct Log {
     index: Index,
     /// Per ring block: volume block + 1 of a data block, or a header's mark and length, or 0.
     owners: Vec<u64>,
-    /// Zero ranges in the log, in order of their LSNs.
-    zeros: VecDeque<(Lsn, BlockId, u32)>,
+    /// Zero and lost ranges in the log, in order of their LSNs.
+    marks: VecDeque<(Lsn, BlockId, u32)>,
+    /// Blocks whose newest version is damaged.
+    lost: BTreeSet<BlockId>,
     /// Everything before this record is known to be dead.
     oldest_live: Lsn,
 }
@@ -98,8 +100,8 @@ pub(crate) struct Log {
 pub(crate) struct Live {
     pub lsn: Lsn,
     pub block: BlockId,
-    /// It stands for zeros and has no data block.
-    pub zero: bool,
+    /// It has no data block: zeros, or lost.
+    pub mark: bool,
 }
 
 impl Log {
@@ -122,7 +124,8 @@ impl Log {
             claims: VecDeque::new(),
             index: Index::default(),
             owners: vec![0; ring_blocks as usize],
-            zeros: VecDeque::new(),
+            marks: VecDeque::new(),
+            lost: BTreeSet::new(),
             oldest_live: tail,
         }
     }
@@ -198,6 +201,18 @@ impl Log {
         self.index.memory_bytes() + self.owners.len() as u64 * 8
     }
 
+    /// Blocks whose newest version is known to be damaged. They cannot be destaged.
+    pub fn lost_blocks(&self) -> u64 {
+        self.lost.len() as u64
+    }
+
+    /// Damaged blocks whose marks lie before `until`: the tail cannot pass them until they are
+    /// marked anew.
+    pub fn lost_before(&self, until: Lsn) -> Vec<BlockId> {
+        let old = |block: &&BlockId| self.lookup(**block).is_some_and(|mark| mark.lsn() < until);
+        self.lost.iter().filter(old).copied().collect()
+    }
+
     /// The newest version of a block, if the log has it.
     pub fn lookup(&self, block: BlockId) -> Option<Logged> {
         self.index.get(block, self.tail, self.ring_blocks)
@@ -210,6 +225,7 @@ impl Log {
 
     /// Forgets a block: its home is the newest version now.
     pub fn forget(&mut self, block: BlockId) {
+        self.lost.remove(&block);
         self.index.remove(block);
     }
 
@@ -281,8 +297,14 @@ impl Log {
         let lsn = self.head;
         let open = self.open.as_mut().expect("just opened");
         open.entries_end = entry.encode(&mut open.buf[..HEADER_BYTES], open.entries_end);
-        if let Entry::Zero { start, count } = entry {
-            self.index_zeros(lsn, *start, *count);
+        match entry {
+            Entry::Zero { start, count } => {
+                self.index_marks(lsn, *start, *count, Logged::Zero { lsn });
+            }
+            Entry::Lost { start, count } => {
+                self.index_marks(lsn, *start, *count, Logged::Lost { lsn });
+            }
+            _ => {}
         }
         lsn
     }
@@ -344,7 +366,7 @@ impl Log {
             assert!(owner & HEADER_MARK != 0, "{lsn} is not the start of a record");
             let blocks = owner & !HEADER_MARK;
             let data_lives = (1..blocks).any(|n| self.live_at(Lsn(lsn.0 + n)).is_some());
-            if data_lives || self.zeros_live_until(lsn) {
+            if data_lives || self.marks_live_until(lsn) {
                 break;
             }
             self.oldest_live = Lsn(lsn.0 + blocks);
@@ -356,13 +378,12 @@ impl Log {
     /// until it says to stop. Zero ranges are told block by block.
     pub fn visit_live(&mut self, until: Lsn, mut visit: impl FnMut(Live) -> bool) {
         let mut lsn = self.oldest_live();
-        let mut zeros = self.zeros.iter().peekable();
+        let mut marks = self.marks.iter().peekable();
         while lsn < until.min(self.head) {
             let blocks = self.owners[(lsn.0 % self.ring_blocks) as usize] & !HEADER_MARK;
-            while let Some((at, start, count)) = zeros.next_if(|(at, ..)| *at <= lsn) {
+            while let Some((at, start, count)) = marks.next_if(|(at, ..)| *at <= lsn) {
                 for block in (start.0..start.0 + u64::from(*count)).map(BlockId) {
-                    if self.lookup(block) == Some(Logged::Zero { lsn: *at })
-                        && !visit(Live { lsn: *at, block, zero: true })
+                    if self.is_marked_at(block, *at) && !visit(Live { lsn: *at, block, mark: true })
                     {
                         return;
                     }
@@ -384,27 +405,32 @@ impl Log {
         let block = BlockId(owner.checked_sub(1)?);
         match self.lookup(block) {
             Some(Logged::Data { lsn: newest, .. }) if newest == lsn => {
-                Some(Live { lsn, block, zero: false })
+                Some(Live { lsn, block, mark: false })
             }
             _ => None,
         }
     }
 
-    /// Drops dead zero ranges of records up to `lsn`; says whether one of them still lives.
-    fn zeros_live_until(&mut self, lsn: Lsn) -> bool {
-        while let Some((at, start, count)) = self.zeros.front().copied()
+    /// Drops dead marks of records up to `lsn`; says whether one of them still lives.
+    fn marks_live_until(&mut self, lsn: Lsn) -> bool {
+        while let Some((at, start, count)) = self.marks.front().copied()
             && at <= lsn
         {
             let range = start.0..start.0 + u64::from(count);
-            if range.map(BlockId).any(|b| self.lookup(b) == Some(Logged::Zero { lsn: at })) {
+            if range.map(BlockId).any(|block| self.is_marked_at(block, at)) {
                 return true;
             }
-            self.zeros.pop_front();
+            self.marks.pop_front();
         }
         false
     }
 
+    fn is_marked_at(&self, block: BlockId, at: Lsn) -> bool {
+        matches!(self.lookup(block), Some(Logged::Zero { lsn } | Logged::Lost { lsn }) if lsn == at)
+    }
+
     fn index_data(&mut self, block: BlockId, lsn: Lsn, crc: u32) {
+        self.lost.remove(&block);
         self.owners[(lsn.0 % self.ring_blocks) as usize] = block.0 + 1;
         self.index.insert(block, Logged::Data { lsn, crc }, self.ring_blocks);
     }
@@ -415,11 +441,16 @@ impl Log {
         }
     }
 
-    fn index_zeros(&mut self, lsn: Lsn, start: BlockId, count: u32) {
-        for block in start.0..start.0 + u64::from(count) {
-            self.index.insert(BlockId(block), Logged::Zero { lsn }, self.ring_blocks);
+    fn index_marks(&mut self, lsn: Lsn, start: BlockId, count: u32, version: Logged) {
+        for block in (start.0..start.0 + u64::from(count)).map(BlockId) {
+            if matches!(version, Logged::Lost { .. }) {
+                self.lost.insert(block);
+            } else {
+                self.lost.remove(&block);
+            }
+            self.index.insert(block, version, self.ring_blocks);
         }
-        self.zeros.push_back((lsn, start, count));
+        self.marks.push_back((lsn, start, count));
     }
 
     /// The open record, with room for a data entry of at least one block.
@@ -504,7 +535,12 @@ impl Log {
 
     /// Replays a zero entry of the record at `lsn`.
     pub fn replay_zeros(&mut self, lsn: Lsn, start: BlockId, count: u32) {
-        self.index_zeros(lsn, start, count);
+        self.index_marks(lsn, start, count, Logged::Zero { lsn });
+    }
+
+    /// Replays a lost entry of the record at `lsn`.
+    pub fn replay_lost(&mut self, lsn: Lsn, start: BlockId, count: u32) {
+        self.index_marks(lsn, start, count, Logged::Lost { lsn });
     }
 }
 
