@@ -8,7 +8,7 @@
 //! same tree goes through NBD as a file system image.
 
 use std::fs;
-use std::io::Read;
+use std::io::{IsTerminal, Read};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
@@ -262,7 +262,7 @@ fn walk(source: &Path, target: &Path, items: &mut Vec<Item>, total: &mut u64) {
 fn copy(tree: &[Item], mount: &Path) -> Outcome<String> {
     let total = tree.iter().map(|item| item.bytes).sum();
     println!("\nCopying {} files of /usr/share and the Rust toolchain.", tree.len());
-    let bar = progress("copying", total);
+    let mut progress = Progress::new("copying", total);
     let mut manifest = String::new();
     for item in tree {
         let to = mount.join(&item.target);
@@ -276,18 +276,18 @@ fn copy(tree: &[Item], mount: &Path) -> Outcome<String> {
         } else {
             fs::copy(&item.source, &to).map_err(failed)?;
             // Of the source: that is what must come back.
-            let sum = sum(&item.source, &bar)?;
+            let sum = sum(&item.source, &mut progress)?;
             manifest.push_str(&format!("{sum}  {}\n", item.target.display()));
         }
     }
-    bar.finish();
+    progress.finish();
     println!("$ sync");
     shell::run(&mut shell::command("sync"))?;
     Ok(manifest)
 }
 
 /// Compares every file with the manifest.
-fn verify(manifest: &Path, mount: &Path, what: &str) -> Outcome {
+fn verify(manifest: &Path, mount: &Path, what: &'static str) -> Outcome {
     let text = fs::read_to_string(manifest).map_err(|e| format!("{}: {e}", manifest.display()))?;
     let entries: Vec<(&str, PathBuf)> = text
         .lines()
@@ -295,18 +295,19 @@ fn verify(manifest: &Path, mount: &Path, what: &str) -> Outcome {
         .map(|(sum, name)| (sum, mount.join(name)))
         .collect();
     let bytes = |path: &PathBuf| path.metadata().map_or(0, |facts| facts.len());
-    let bar = progress(what, entries.iter().map(|(_, path)| bytes(path)).sum());
+    let total = entries.iter().map(|(_, path)| bytes(path)).sum();
+    let mut progress = Progress::new(what, total);
     for (expected, path) in &entries {
-        if sum(path, &bar)? != *expected {
+        if sum(path, &mut progress)? != *expected {
             return Err(format!("{} has changed", path.display()));
         }
     }
-    bar.finish();
+    progress.finish();
     println!("{} files verified by SHA-256.", entries.len());
     Ok(())
 }
 
-fn sum(path: &Path, bar: &ProgressBar) -> Outcome<String> {
+fn sum(path: &Path, progress: &mut Progress) -> Outcome<String> {
     let failed = |error: std::io::Error| format!("{}: {error}", path.display());
     let mut file = fs::File::open(path).map_err(failed)?;
     let mut hasher = Sha256::new();
@@ -317,15 +318,43 @@ fn sum(path: &Path, bar: &ProgressBar) -> Outcome<String> {
             break;
         }
         hasher.update(&chunk[..count]);
-        bar.inc(count as u64);
+        progress.add(count as u64);
     }
     Ok(hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-fn progress(what: &str, total: u64) -> ProgressBar {
-    let bar = ProgressBar::new(total);
-    let template = "{msg} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}";
-    bar.set_style(ProgressStyle::with_template(template).expect("a constant template is valid"));
-    bar.set_message(what.to_owned());
-    bar
+/// Progress for people at a terminal, and a line per tenth for logs.
+struct Progress {
+    bar: ProgressBar,
+    what: &'static str,
+    total: u64,
+    done: u64,
+    tenths: u64,
+    shown: bool,
+}
+
+impl Progress {
+    fn new(what: &'static str, total: u64) -> Progress {
+        let bar = ProgressBar::new(total);
+        let template = "{msg} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}";
+        let style = ProgressStyle::with_template(template);
+        bar.set_style(style.expect("a constant template is valid"));
+        bar.set_message(what);
+        let shown = std::io::stderr().is_terminal();
+        Progress { bar, what, total, done: 0, tenths: 0, shown }
+    }
+
+    fn add(&mut self, bytes: u64) {
+        self.done += bytes;
+        self.bar.inc(bytes);
+        let tenths = self.done * 10 / self.total.max(1);
+        if !self.shown && tenths > self.tenths {
+            self.tenths = tenths;
+            println!("{} {}%", self.what, tenths * 10);
+        }
+    }
+
+    fn finish(&self) {
+        self.bar.finish();
+    }
 }
