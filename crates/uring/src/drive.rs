@@ -24,9 +24,11 @@ use crate::sysfs;
 /// Largest sector and largest atomic write we count on, in bytes: the engine's block.
 const SECTOR_BYTES_MAX: u32 = 4096;
 
-/// How often the lock of a block device is tried, and how long between. udev holds it while it
-/// probes a disk that something has just written to: some milliseconds, on a slow disk more.
-const LOCK_TRIES_MAX: u32 = 20;
+/// How often a drive in use is tried again, and how long between: two seconds in all. udev holds a
+/// disk while it probes what something has just written to it. And the kernel takes a killed
+/// process's ring apart, with the drives in it, only after the process has ended: a server that is
+/// started again at once must not be refused for that moment.
+const LOCK_TRIES_MAX: u32 = 80;
 const LOCK_PAUSE: Duration = Duration::from_millis(25);
 
 /// What a drive is opened for.
@@ -83,7 +85,7 @@ impl Drive {
         options.read(true).write(access == Access::ReadWrite);
         let exclusive = if block { OFlags::EXCL } else { OFlags::empty() };
         options.custom_flags(exclusive.bits() as i32);
-        let file = options.open(path).map_err(|e| match e.raw_os_error() {
+        let file = open_patiently(&options, path).map_err(|e| match e.raw_os_error() {
             Some(libc::EBUSY) => in_use(path),
             Some(libc::EROFS | libc::EACCES | libc::EPERM) if access == Access::ReadWrite => {
                 failed(&e, format_args!("opening {shown} for writing"))
@@ -95,7 +97,7 @@ impl Drive {
             let message = format!("{shown} was replaced while it was being opened");
             return Err(IoError::new(ErrorKind::Io, message));
         }
-        claim(&file, block, path, access)?;
+        claim(&file, path, access)?;
         if block && access == Access::ReadWrite && is_read_only(&file) {
             let message = format!("{shown} is set read-only (blockdev --setrw, or open read-only)");
             return Err(IoError::new(ErrorKind::ReadOnly, message));
@@ -166,14 +168,30 @@ fn in_use(path: &Path) -> IoError {
     IoError::from_errno(libc::EBUSY, context)
 }
 
-fn claim(file: &File, block: bool, path: &Path, access: Access) -> Result<(), IoError> {
+/// Opens, trying again for a while when somebody else has the drive for himself.
+fn open_patiently(options: &OpenOptions, path: &Path) -> std::io::Result<File> {
+    let busy = |outcome: &std::io::Result<File>| {
+        outcome.as_ref().is_err_and(|e| e.raw_os_error() == Some(libc::EBUSY))
+    };
+    let mut outcome = options.open(path);
+    for _ in 1..LOCK_TRIES_MAX {
+        if !busy(&outcome) {
+            break;
+        }
+        std::thread::sleep(LOCK_PAUSE);
+        outcome = options.open(path);
+    }
+    outcome
+}
+
+fn claim(file: &File, path: &Path, access: Access) -> Result<(), IoError> {
     let lock = match access {
         Access::ReadWrite => FlockOperation::NonBlockingLockExclusive,
         Access::ReadOnly => FlockOperation::NonBlockingLockShared,
     };
     let mut outcome = flock(file, lock);
     for _ in 1..LOCK_TRIES_MAX {
-        if !block || outcome != Err(Errno::WOULDBLOCK) {
+        if outcome != Err(Errno::WOULDBLOCK) {
             break;
         }
         std::thread::sleep(LOCK_PAUSE);
