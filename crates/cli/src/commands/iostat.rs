@@ -23,8 +23,7 @@ use crate::volume_status::{DriveStatus, VolumeStatus};
   bimetal iostat vol0 1       (every second, until interrupted)
   bimetal iostat vol0 1 10    (ten times)")]
 pub struct IostatArguments {
-    /// [NAME] [INTERVAL [COUNT]]: the volume (every served one when left out), seconds between
-    /// reports, number of reports
+    /// The volume (every served one when left out), seconds between reports, number of reports
     #[arg(num_args = 0..=3, value_name = "NAME|INTERVAL|COUNT")]
     words: Vec<String>,
     /// The fast drive, instead of a name; needs --slow too
