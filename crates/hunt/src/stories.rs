@@ -107,6 +107,9 @@ pub fn endurance(seed: u64, atomic_write_bytes: u32) -> Story {
         if random.chance(25) {
             drive.atomic_write_bytes = 4608 - atomic_write_bytes;
         }
+        if random.chance(50) {
+            drive.latencies.stall_permille = 20;
+        }
         drive.latencies.channels = 1 + random.below(16) as usize;
     }
     story

@@ -60,6 +60,10 @@ pub struct Latencies {
     pub kib_ns: u64,
     /// Up to this share of a request's time is added, drawn anew each time.
     pub jitter_percent: u64,
+    /// Of a thousand requests so many take [`Latencies::stall_ns`] longer: cleaning, retries.
+    pub stall_permille: u64,
+    /// How long a stall is.
+    pub stall_ns: u64,
     /// Requests served at the same time, at least 1; others wait for a channel.
     pub channels: usize,
 }
@@ -74,6 +78,8 @@ impl Latencies {
             trim_ns: 50_000,
             kib_ns: 500,
             jitter_percent: 100,
+            stall_permille: 0,
+            stall_ns: 20_000_000,
             channels: 16,
         }
     }
@@ -87,6 +93,8 @@ impl Latencies {
             trim_ns: 1_000_000,
             kib_ns: 6_000,
             jitter_percent: 100,
+            stall_permille: 0,
+            stall_ns: 200_000_000,
             channels: 2,
         }
     }
@@ -118,7 +126,10 @@ impl Model for Channels {
             Kind::Trim | Kind::WriteZeroes => (of.trim_ns, 0),
         };
         let plain_ns = base_ns + of.kib_ns * moved_bytes.div_ceil(1024);
-        let jitter_ns = self.random.below(plain_ns * of.jitter_percent / 100 + 1);
+        let mut jitter_ns = self.random.below(plain_ns * of.jitter_percent / 100 + 1);
+        if of.stall_permille > 0 && self.random.below(1000) < of.stall_permille {
+            jitter_ns += of.stall_ns;
+        }
         let channel = self.free_at_ns.iter_mut().min().expect("at least one channel");
         *channel = now_ns.max(*channel) + plain_ns + jitter_ns;
         *channel
@@ -144,6 +155,15 @@ mod tests {
         let request = Request { kind: Kind::Flush, at: 0, length: 0 };
         let done: Vec<u64> = (0..4).map(|_| model.done_at_ns(1000, &request)).collect();
         assert_eq!(done, [12_001_000, 12_001_000, 24_001_000, 24_001_000]);
+    }
+
+    #[test]
+    fn stalls_happen_as_often_as_asked() {
+        let latencies = Latencies { stall_permille: 100, channels: 1000, ..Latencies::flash() };
+        let mut model = Channels::new(latencies, Random::new(1));
+        let request = Request { kind: Kind::Write, at: 0, length: 4096 };
+        let stalled = (0..1000).filter(|_| model.done_at_ns(0, &request) >= 20_000_000).count();
+        assert!((70..130).contains(&stalled), "{stalled}");
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! What the engine does by itself: destage, moves, checkpoints, and room when everything is full.
 
 use io::Durability::Volatile;
-use io::Volume;
 use io::units::{KIB, MIB, MILLISECOND_NS, SECOND_NS};
+use io::{Volume, ZeroMode};
 use twin::{CacheLoss, Random};
 
 use super::{Drives, EXTENT, FAST_EXTENTS, Prey, Story, idle, insist, lay, scatter, together};
@@ -40,11 +40,19 @@ pub(super) fn destage_under_fire(drives: &Drives) -> Story {
             stage.volume.write((FAST_EXTENTS - 1) * EXTENT, 4096, Volatile).await?;
             stage.volume.io().sleep(101 * MILLISECOND_NS).await;
             for round in 0..6 {
-                scatter(&stage.volume, seed + 1 + round, 2, 3).await?;
-                stage.volume.io().sleep(3 * MILLISECOND_NS).await;
+                let volume = &stage.volume;
+                scatter(volume, seed + 1 + round, 1, 3).await?;
+                // Each deed meets extents in motion, sooner or later.
+                match round % 3 {
+                    0 => volume.trim(round / 3 * EXTENT, EXTENT, Volatile).await?,
+                    1 => volume.write((1 + round / 3) * EXTENT, EXTENT, Volatile).await?,
+                    _ => {
+                        let at = 2 * EXTENT + 4096;
+                        volume.write_zeroes(at, 8192, ZeroMode::Deallocate, Volatile).await?;
+                    }
+                }
+                volume.io().sleep(3 * MILLISECOND_NS).await;
             }
-            stage.volume.write(EXTENT, EXTENT, Volatile).await?;
-            stage.volume.trim(0, EXTENT, Volatile).await?;
             stage.volume.flush().await?;
             stage.volume.io().sleep(SECOND_NS).await;
             insist(&stage, "destaging", |status| status.moves.destaged_bytes > 0)
@@ -73,9 +81,15 @@ pub(super) fn promotion(drives: &Drives) -> Story {
         .act(|stage| async move {
             warm(&stage.volume, FAST_EXTENTS - 1).await?;
             warm(&stage.volume, FAST_EXTENTS - 3).await?;
-            stage.volume.io().sleep(150 * MILLISECOND_NS).await;
+            warm(&stage.volume, FAST_EXTENTS - 5).await?;
+            // The moves begin when clients have been quiet for 100 ms, and take some 20 ms; one of
+            // the extents is written meanwhile, and another trimmed.
+            stage.volume.io().sleep(104 * MILLISECOND_NS).await;
             stage.volume.write((FAST_EXTENTS - 1) * EXTENT, 4096, Volatile).await?;
+            stage.volume.trim((FAST_EXTENTS - 3) * EXTENT, EXTENT, Volatile).await?;
             idle(&stage.volume).await;
+            stage.volume.read((FAST_EXTENTS - 3) * EXTENT, EXTENT).await?;
+            stage.volume.flush().await?;
             stage.volume.read((FAST_EXTENTS - 1) * EXTENT, EXTENT).await?;
             insist(&stage, "promoting", |status| status.moves.promoted_bytes > 0)
         })
@@ -191,7 +205,8 @@ pub(super) fn full_volume(drives: &Drives) -> Story {
             let extents = stage.volume.volume().info().size_bytes / EXTENT;
             scatter(&stage.volume, seed, 6, extents).await?;
             let mut random = Random::new(seed);
-            for _ in 0..6 {
+            // More than there are free slots, without a flush: some must be won back in between.
+            for _ in 0..16 {
                 let extent = random.below(extents);
                 stage.volume.write(extent * EXTENT, EXTENT, Volatile).await?;
             }

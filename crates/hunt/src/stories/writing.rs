@@ -96,6 +96,8 @@ pub(super) fn allocation_on_fast(drives: &Drives) -> Story {
         stage.volume.write(0, EXTENT, Volatile).await?;
         stage.volume.write(2 * EXTENT, 2 * EXTENT, Volatile).await?;
         stage.volume.flush().await?;
+        // Into an extent whose data recovery may still verify as a whole.
+        stage.volume.write(2 * EXTENT + 8192, 4096, Volatile).await?;
         stage.volume.write(6 * EXTENT - 4096, EXTENT + 8192, Volatile).await?;
         stage.volume.flush().await?;
         stage.volume.write(8 * EXTENT, EXTENT, Volatile).await?;
