@@ -21,7 +21,8 @@ const IDLE_NS: u64 = 100 * MILLISECOND_NS;
 const FILL_BUSY: f64 = 0.5;
 /// Dead records worth a checkpoint when clients are busy: a sixteenth of the ring.
 const RECLAIM_SHARE: u64 = 16;
-/// Youth is ended when so many extents have it: bounds memory, and what recovery must verify.
+/// Youth is ended when so many extents have it, and slots are freed when so many wait: bounds
+/// memory, and what recovery must verify.
 const YOUNG_MAX: usize = 8192;
 /// Destage could do nothing because requests hold the extents: look again after so long.
 const HELD_UP_NS: u64 = 5 * MILLISECOND_NS;
@@ -134,7 +135,8 @@ fn choose(state: &mut State, now_ns: u64) -> Work {
         return Work::Checkpoint;
     }
     let slots_low = state.slots[0].free() == 0 && state.slots[1].free() == 0;
-    if state.young.len() > YOUNG_MAX || (slots_low && state.quarantine_waits_for_record()) {
+    let slots_wait = slots_low || state.quarantine.len() > YOUNG_MAX;
+    if state.young.len() > YOUNG_MAX || (slots_wait && state.quarantine_waits_for_record()) {
         return Work::DurablePoint;
     }
     let idle_at = state.last_request_ns + IDLE_NS;

@@ -79,6 +79,17 @@ async fn attempt(source: &Source<'_>, stop_at: Option<Lsn>) -> Result<Attempt, E
     let page_lsns = load_map(source, &mut state).await?;
     let (pending, bytes) = replay(source, &mut state, &page_lsns, stop_at).await?;
     state.recovery.log_bytes = bytes;
+    // A page is written only when all it holds is durable in the log.
+    if let Some(ahead) = page_lsns.iter().position(|lsn| *lsn > state.log.end()) {
+        return Err(Error::Damaged(format!(
+            "map page {ahead} knows of changes up to {}, but the landing log on {} ends at {}: \
+             durable records are gone. Nothing was changed; restore an image of the drive if there \
+             is one",
+            page_lsns[ahead],
+            source.fast.info().path,
+            state.log.end()
+        )));
+    }
     if let Some(lsn) = verify(source, geometry, pending).await? {
         return Ok(Attempt::EndsAt(lsn));
     }

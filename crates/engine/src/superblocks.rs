@@ -158,10 +158,9 @@ fn judge_generations(pair: &[Superblock; 2], fast: &str, slow: &str) -> Result<(
     let refuse = |text: String| Err(Error::Mismatch(text));
     let [one, other] = pair;
     if one.generation == other.generation {
-        // While opening, the session number of an interrupted attempt may stand on one drive only.
-        let settled = [State::Open, State::Clean];
-        let both = settled.contains(&one.state) && settled.contains(&other.state);
-        if both && one.session != other.session {
+        // An opening gives both the same mark; one that was interrupted before the second drive had
+        // it leaves that drive a generation behind.
+        if one.session != other.session {
             return refuse(format!(
                 "{fast} and {slow} were written apart from each other (copies of the drives have \
                  been in use separately). Take both from the same copy"
