@@ -2,9 +2,9 @@
 //!
 //! * One buffer, from which whole batches of requests are parsed; what is left over (a piece of a
 //!   header) moves to the front before the next receive.
-//! * The window follows the traffic: it grows while receives fill it, shrinks while they leave it
-//!   empty, and drops to its least when large payloads come, so that these are received straight
-//!   into their own buffers and an idle connection holds little memory.
+//! * The window follows the traffic: it grows while receives fill it, shrinks when several in a row
+//!   leave it empty, and drops to its least when large payloads come, so that these are received
+//!   straight into their own buffers and an idle connection holds little memory.
 
 use io::{Buf, Pool};
 
@@ -12,8 +12,13 @@ use io::{Buf, Pool};
 /// in one receive, where the cost of a receive no longer shows.
 const WINDOW_BYTES: [usize; 4] = [4 << 10, 16 << 10, 64 << 10, 256 << 10];
 
-/// A receive that uses less than 1/8 of the window lets it shrink.
+/// A receive that uses less than 1/8 of the window counts as small.
 const SHRINK_BELOW: usize = 8;
+
+/// So many small receives in a row let the window shrink. One is not enough: the receive after a
+/// full one often brings the last bytes of the same request, and a window that shrank on it would
+/// cost writes of 4 KiB, one at a time, a second receive each.
+const SHRINK_AFTER: u32 = 8;
 
 /// The bytes between the socket and the parser.
 pub(super) struct Inbox {
@@ -24,11 +29,13 @@ pub(super) struct Inbox {
     end: usize,
     /// Index in [`WINDOW_BYTES`].
     window: usize,
+    /// Small receives in a row.
+    small: u32,
 }
 
 impl Inbox {
     pub(super) fn new(pool: Pool) -> Inbox {
-        Inbox { pool, buf: None, start: 0, end: 0, window: 0 }
+        Inbox { pool, buf: None, start: 0, end: 0, window: 0, small: 0 }
     }
 
     /// The bytes received and not consumed.
@@ -70,10 +77,16 @@ impl Inbox {
         let room = buf.len();
         self.buf.as_mut().expect("prepared before").unsplit(buf);
         self.end += bytes;
+        if bytes >= WINDOW_BYTES[self.window] / SHRINK_BELOW {
+            self.small = 0;
+        } else {
+            self.small += 1;
+        }
         if bytes == room {
             self.window = (self.window + 1).min(WINDOW_BYTES.len() - 1);
-        } else if bytes < WINDOW_BYTES[self.window] / SHRINK_BELOW {
+        } else if self.small == SHRINK_AFTER {
             self.window = self.window.saturating_sub(1);
+            self.small = 0;
         }
     }
 
@@ -115,11 +128,29 @@ mod tests {
             assert_eq!(inbox.unread().len(), expected);
             inbox.consume(expected);
         }
-        for _ in 0..WINDOW_BYTES.len() {
+        for _ in 0..WINDOW_BYTES.len() as u32 * SHRINK_AFTER {
             receive(&mut inbox, b"little");
             inbox.consume(6);
         }
         assert_eq!(inbox.prepare(1).len(), WINDOW_BYTES[0]);
+    }
+
+    #[test]
+    fn requests_a_little_longer_than_the_window_arrive_whole_after_the_first() {
+        let mut inbox = Inbox::new(Pool::new(0));
+        let request = vec![7; 28 + 4096];
+        let mut receives = 0;
+        for _ in 0..100 {
+            let mut left = &request[..];
+            while !left.is_empty() {
+                let before = inbox.unread().len();
+                receive(&mut inbox, left);
+                left = &left[inbox.unread().len() - before..];
+                receives += 1;
+            }
+            inbox.consume(request.len());
+        }
+        assert_eq!(receives, 101);
     }
 
     #[test]
