@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 use engine::{Engine, Status};
 use io::Durability::Volatile;
-use io::units::{KIB, MIB, SECOND_NS};
+use io::units::{KIB, MIB, MILLISECOND_NS, SECOND_NS};
 use io::{ErrorKind, IoError};
 use twin::{CacheLoss, DriveSpec, Random, mix};
 
@@ -167,6 +167,22 @@ fn insist(stage: &Stage<Engine>, what: &str, deed: fn(&Status) -> bool) -> Resul
 
 async fn idle(volume: &Prey) {
     volume.io().sleep(IDLE_NS).await;
+}
+
+/// Waits until the engine reads from a drive by itself: it has begun to destage or move. For a
+/// second at most; the story then misses its deed.
+async fn until_background(stage: &Stage<Engine>) {
+    let reads = || -> u64 {
+        let drives = stage.machine.drives().into_iter();
+        drives.map(|drive| stage.machine.counters(drive).reads).sum()
+    };
+    let before = reads();
+    for _ in 0..1000 {
+        if reads() != before {
+            return;
+        }
+        stage.volume.io().sleep(MILLISECOND_NS).await;
+    }
 }
 
 /// Writes extents as a whole and makes them durable.

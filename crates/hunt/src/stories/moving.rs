@@ -5,7 +5,10 @@ use io::units::{KIB, MIB, MILLISECOND_NS, SECOND_NS};
 use io::{Volume, ZeroMode};
 use twin::{CacheLoss, Random};
 
-use super::{Drives, EXTENT, FAST_EXTENTS, Prey, Story, idle, insist, lay, scatter, together};
+use super::{
+    Drives, EXTENT, FAST_EXTENTS, Prey, Story, idle, insist, lay, scatter, together,
+    until_background,
+};
 use crate::watched::Trouble;
 
 pub(super) fn destage(drives: &Drives) -> Story {
@@ -35,10 +38,9 @@ pub(super) fn destage_under_fire(drives: &Drives) -> Story {
             scatter(&stage.volume, seed, 12, 3).await
         })
         .act(move |stage| async move {
-            // Destage begins when the clients have been quiet for a while, and is at work for
-            // some tens of milliseconds.
             stage.volume.write((FAST_EXTENTS - 1) * EXTENT, 4096, Volatile).await?;
-            stage.volume.io().sleep(101 * MILLISECOND_NS).await;
+            // Destage takes some tens of milliseconds.
+            until_background(&stage).await;
             for round in 0..6 {
                 let volume = &stage.volume;
                 scatter(volume, seed + 1 + round, 1, 3).await?;
@@ -82,9 +84,8 @@ pub(super) fn promotion(drives: &Drives) -> Story {
             warm(&stage.volume, FAST_EXTENTS - 1).await?;
             warm(&stage.volume, FAST_EXTENTS - 3).await?;
             warm(&stage.volume, FAST_EXTENTS - 5).await?;
-            // The moves begin when clients have been quiet for 100 ms, and take some 20 ms; one of
-            // the extents is written meanwhile, and another trimmed.
-            stage.volume.io().sleep(104 * MILLISECOND_NS).await;
+            // One of the extents in motion is written, and another trimmed.
+            until_background(&stage).await;
             stage.volume.write((FAST_EXTENTS - 1) * EXTENT, 4096, Volatile).await?;
             stage.volume.trim((FAST_EXTENTS - 3) * EXTENT, EXTENT, Volatile).await?;
             idle(&stage.volume).await;
