@@ -217,15 +217,21 @@ async fn copy(shared: &Rc<Shared>, jobs: &[Job]) -> Result<Vec<bool>, Error> {
             }),
         });
     }
+    let mut failed = None;
     for (index, first, run, transfer) in reads {
         let (data, outcome) = transfer.await;
         let blocks = data.chunks_exact(BLOCK).zip(&run).zip(first..);
         for ((_, (lsn, _)), n) in
-            blocks.filter(|((block, (_, crc)), _)| outcome.is_err() || crc32c(block) != *crc)
+            blocks.filter(|((block, (_, crc)), _)| outcome.is_ok() && crc32c(block) != *crc)
         {
             done[index] = false;
             let start = jobs[index].extent.0 * shared.geometry.extent_blocks();
             mark_lost(shared, BlockId(start + n), *lsn);
+        }
+        if let Err(error) = outcome {
+            // It may succeed another time; what is unharmed must not be given up.
+            done[index] = false;
+            failed = Some(error);
         }
         if !done[index] {
             continue;
@@ -239,6 +245,11 @@ async fn copy(shared: &Rc<Shared>, jobs: &[Job]) -> Result<Vec<bool>, Error> {
                 image[*n as usize * BLOCK..][..BLOCK].fill(0);
             }
         }
+    }
+    if let Some(error) = failed
+        && !done.contains(&true)
+    {
+        return Err(error.into());
     }
     write_targets(shared, jobs, images, &done).await?;
     Ok(done)
