@@ -153,6 +153,8 @@ fn a_claim_of_gigabytes_ends_the_connection_and_takes_no_memory() {
     waiting.iter_mut().for_each(|peer| peer.send(&request(WRITE, 0, 1, 0, 1 << 20)));
     assert_alive(&server, 1);
     drop(waiting);
+    // The server must hear of fifty ends before it is asked what is left; a busy machine takes long.
+    std::thread::sleep(std::time::Duration::from_secs(3));
     let report = server.stop();
     assert_eq!((report.connections, report.leaked_bytes), (0, 0));
     assert!(report.peak_bytes < 80 << 20, "{report:?}");
