@@ -10,6 +10,7 @@
 //! carries over. CPU that the kernel spends on write-back in its own threads is nobody's.
 
 mod backing;
+mod interruption;
 mod load;
 mod machine;
 mod server;
@@ -24,6 +25,7 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use backing::Backing;
+use interruption::Interruption;
 use load::Clients;
 use machine::Machine;
 use server::{Kind, Server};
@@ -82,6 +84,7 @@ fn compare(arguments: &BenchArguments) -> Result<()> {
         "{turns} turns of {turn_seconds} s: about {about_minutes:.0} minutes, then in process"
     );
 
+    let interruption = Interruption::listen()?;
     let files = Backing::make(&directory)?;
     let mut servers = Vec::new();
     let preparing = bar(Kind::ALL.len() as u64, "preparing");
@@ -89,6 +92,7 @@ fn compare(arguments: &BenchArguments) -> Result<()> {
         let server = Server::start(kind, &files, &clients)?;
         clients.fill(&server).with_context(|| format!("filling the file of {}", kind.name()))?;
         servers.push(server);
+        interruption.check()?;
         preparing.inc(1);
     }
     preparing.finish_and_clear();
@@ -96,7 +100,7 @@ fn compare(arguments: &BenchArguments) -> Result<()> {
         server.forget_cached()?;
     }
 
-    let rows = measure(&servers, &clients, arguments.repetitions)?;
+    let rows = measure(&servers, &clients, arguments.repetitions, &interruption)?;
     for server in servers {
         server.end()?;
     }
@@ -110,7 +114,12 @@ fn compare(arguments: &BenchArguments) -> Result<()> {
 }
 
 /// All repetitions of all rows.
-fn measure(servers: &[Server], clients: &Clients, repetitions: u32) -> Result<Vec<Row>> {
+fn measure(
+    servers: &[Server],
+    clients: &Clients,
+    repetitions: u32,
+    interruption: &Interruption,
+) -> Result<Vec<Row>> {
     let mut rows: Vec<Row> = STEPS.iter().map(|step| Row::new(*step, servers.len())).collect();
     let progress = bar(u64::from(repetitions) * (rows.len() * servers.len()) as u64, "");
     for repetition in 0..repetitions as usize {
@@ -123,6 +132,7 @@ fn measure(servers: &[Server], clients: &Clients, repetitions: u32) -> Result<Ve
                 let sample = take_turn(server, clients, row.step).context(what)?;
                 row.samples[chosen].push(sample);
                 settle(server)?;
+                interruption.check()?;
                 progress.inc(1);
             }
         }
