@@ -12,10 +12,12 @@
 use std::rc::Rc;
 
 use crate::address::{Lsn, Tier};
+use crate::canary::canary;
 use crate::error::Error;
 use crate::flush::flush_all;
 use crate::format::map_page::{PAGE_BYTES, encode};
 use crate::format::superblock::State as Left;
+use crate::marks::{self, Mark};
 use crate::shared::Shared;
 use crate::superblocks;
 
@@ -30,17 +32,33 @@ pub(crate) async fn checkpoint(shared: &Rc<Shared>) -> Result<(), Error> {
         (target, state.log_accesses.close_epoch())
     };
     // Pages first changed before the target hold the tail back; the others can wait.
-    while shared.state.borrow().map.oldest_dirty().is_some_and(|lsn| lsn < target) {
+    while !canary!(TailPassesDirtyPages)
+        && shared.state.borrow().map.oldest_dirty().is_some_and(|lsn| lsn < target)
+    {
         write_pages(shared).await?;
     }
     flush_all(shared).await?;
     let target = {
         let state = shared.state.borrow();
-        state.map.oldest_dirty().map_or(target, |dirty| dirty.min(target))
+        let dirty = state.map.oldest_dirty().filter(|_| !canary!(TailPassesDirtyPages));
+        dirty.map_or(target, |dirty| dirty.min(target))
     };
+    if canary!(RingFreedBeforeSuperblock) {
+        let mut state = shared.state.borrow_mut();
+        let durable = state.log.durable();
+        state.log.settle_recorded(durable);
+        state.log.advance_tail(target);
+        drop(state);
+        shared.room.wake_all();
+    }
     write_superblock(shared, target, None).await?;
-    shared.log_accesses_ended(epoch).await;
+    if !canary!(RingFreedUnderReaders) {
+        shared.log_accesses_ended(epoch).await;
+    }
     {
+        if target > shared.state.borrow().log.tail() {
+            marks::hit(Mark::TailMoved);
+        }
         let mut state = shared.state.borrow_mut();
         state.log.advance_tail(target);
         state.counters.checkpoints += 1;
@@ -99,7 +117,9 @@ async fn write_pages(shared: &Rc<Shared>) -> Result<(), Error> {
         let mut state = shared.state.borrow_mut();
         // A change that joined the open record later would share an LSN with what the page holds,
         // and replay would take it for contained.
-        state.log.seal_now();
+        if !canary!(PageSharesOpenRecord) {
+            state.log.seal_now();
+        }
         let lsn = state.log.end();
         let pages = state.map.take_dirty(PAGES_PER_STEP);
         let tag = shared.superblock.borrow().volume_tag();
@@ -110,17 +130,24 @@ async fn write_pages(shared: &Rc<Shared>) -> Result<(), Error> {
                 let mut buf = shared.io.pool().take(PAGE_BYTES);
                 state.map.page_entries(page, &mut entries);
                 encode(&mut buf, tag, page, lsn, &entries);
-                (page, state.map.older_copy(page), buf)
+                let copy = state.map.older_copy(page);
+                (page, if canary!(PageOverNewerCopy) { 1 - copy } else { copy }, buf)
             })
             .collect()
     };
-    flush_all(shared).await?;
+    if !canary!(PagesBeforeChanges) {
+        flush_all(shared).await?;
+    }
+    marks::hit(Mark::MapPagesWritten);
     let mut under_way = Vec::with_capacity(encoded.len() * 2);
     let mut written = Vec::with_capacity(encoded.len());
     for (page, copy, buf) in encoded {
         let mut second = shared.io.pool().take(PAGE_BYTES);
         second.copy_from_slice(&buf);
         for (drive, buf) in [(&shared.fast, buf), (&shared.slow, second)] {
+            if drive.tier() == Tier::Slow && canary!(PagesNotOnSlow) {
+                continue;
+            }
             let position = shared.geometry.map_page_position(drive.tier(), page, copy);
             under_way.push(drive.write(position, buf));
         }
@@ -130,9 +157,12 @@ async fn write_pages(shared: &Rc<Shared>) -> Result<(), Error> {
     for transfer in under_way {
         outcome = outcome.and(transfer.await.1);
     }
-    let fast = shared.fast.flush();
-    let slow = shared.slow.flush();
-    let (fast, slow) = (fast.await, slow.await);
+    let (fast, slow) = if canary!(PagesNotFlushed) {
+        (Ok(()), Ok(()))
+    } else {
+        let (fast, slow) = (shared.fast.flush(), shared.slow.flush());
+        (fast.await, slow.await)
+    };
     if let Err(error) = outcome.and(fast).and(slow) {
         // The tail has not moved: the log still has every change. But it never will move again,
         // so this is the end of this session's writing.

@@ -14,12 +14,14 @@ use std::rc::Rc;
 use io::Buf;
 
 use crate::address::{BLOCK_BYTES, BlockId, ExtentId, Home, Lsn, Tier};
+use crate::canary::canary;
 use crate::checksum::crc32c;
 use crate::error::Error;
 use crate::flush::{durable_point, flush_all};
 use crate::format::map_page::encode_home;
 use crate::format::record::Entry;
 use crate::log::Logged;
+use crate::marks::{self, Mark};
 use crate::shared::{AccessPass, Looks, Shared};
 use crate::state::State;
 
@@ -72,7 +74,13 @@ pub(crate) async fn destage(shared: &Rc<Shared>) -> Result<Progress, Error> {
     let _pass = AccessPass::begin(shared, Looks::AtHomes);
     let Plan { jobs, before, young, starved } = plan(&mut shared.state.borrow_mut());
     let starved = starved && shared.state.borrow().quarantine_waits_for_record();
-    if young || starved {
+    if starved {
+        marks::hit(Mark::DestageStarved);
+    }
+    if young {
+        marks::hit(Mark::DestageMetYoung);
+    }
+    if (young && !canary!(YoungIgnored)) || starved {
         // Some home may not be changed until recovery no longer verifies it, or the free slots
         // are still waiting for that.
         durable_point(shared).await?;
@@ -107,7 +115,7 @@ struct Plan {
 
 /// Chooses the extents and their targets.
 fn plan(state: &mut State) -> Plan {
-    let before = state.log.durable();
+    let before = if canary!(DestageNotDurable) { state.log.written() } else { state.log.durable() };
     let extent_blocks = state.geometry.extent_blocks();
     let mut extents = BTreeSet::new();
     let batch =
@@ -210,7 +218,7 @@ async fn copy(shared: &Rc<Shared>, jobs: &[Job]) -> Result<Vec<bool>, Error> {
                 Some(image)
             }
             None => ready.map(|mut image| {
-                if matches!(job.target, Target::Whole { .. }) {
+                if matches!(job.target, Target::Whole { .. }) && !canary!(DestageOverGarbage) {
                     image.fill(0);
                 }
                 image
@@ -241,7 +249,9 @@ async fn copy(shared: &Rc<Shared>, jobs: &[Job]) -> Result<Vec<bool>, Error> {
     }
     for (job, image) in jobs.iter().zip(&mut images) {
         for (n, version) in &job.blocks {
-            if let (Logged::Zero { .. }, Some(image)) = (version, image.as_mut()) {
+            if let (Logged::Zero { .. }, Some(image)) = (version, image.as_mut())
+                && !canary!(DestageSkipsZeros)
+            {
                 image[*n as usize * BLOCK..][..BLOCK].fill(0);
             }
         }
@@ -261,6 +271,7 @@ fn mark_lost(shared: &Shared, block: BlockId, lsn: Lsn) {
     let mut state = shared.state.borrow_mut();
     let newest = state.log.lookup(block).is_some_and(|version| version.lsn() == lsn);
     if newest && state.log.room_blocks() > 2 {
+        marks::hit(Mark::LogBlockLost);
         state.log.append_entry(shared.io.pool(), &Entry::Lost { start: block, count: 1 });
         shared.log_work.wake_all();
     }
@@ -272,6 +283,7 @@ fn renew_lost(shared: &Shared) {
     let half = state.log.ring_blocks() / 2;
     let until = Lsn(state.log.end().0.saturating_sub(half));
     for block in state.log.lost_before(until) {
+        marks::hit(Mark::LostMarkRenewed);
         if state.log.room_blocks() > 2 {
             state.log.append_entry(shared.io.pool(), &Entry::Lost { start: block, count: 1 });
         }
@@ -337,7 +349,7 @@ async fn write_targets(
     }
     outcome?;
     for tier in Tier::BOTH {
-        if touched[tier.index()] {
+        if touched[tier.index()] && !canary!(DestageNotFlushed) {
             shared.flush_drive(tier).await?;
         }
     }
@@ -363,7 +375,11 @@ fn settle(shared: &Shared, jobs: &[Job], done: &[bool], before: Lsn) {
     let before_blocks = state.log.live_blocks();
     for (job, done) in jobs.iter().zip(done) {
         let mapping = state.map.get(job.extent);
-        if !*done || !mapping.moving() || mapping.home() != job.planned {
+        let replaced = !mapping.moving() || mapping.home() != job.planned;
+        if !*done || replaced && !canary!(DestageOverReplaced) {
+            if replaced {
+                marks::hit(Mark::DestageDropped);
+            }
             release(state, job);
             continue;
         }
@@ -382,12 +398,23 @@ fn settle(shared: &Shared, jobs: &[Job], done: &[bool], before: Lsn) {
         for block in state.blocks_of(extent) {
             match state.log.lookup(block) {
                 Some(Logged::Lost { .. }) => left = true,
-                Some(version) if version.lsn() < before => state.log.forget(block),
-                Some(_) => left = true,
+                Some(version) if version.lsn() < before || canary!(DestageForgetsNewer) => {
+                    state.log.forget(block);
+                }
+                Some(_) => {
+                    marks::hit(Mark::DestageOvertaken);
+                    left = true;
+                }
                 None => {}
             }
         }
         state.map.mark_in_log(extent, left);
+        marks::hit(match job.target {
+            Target::InPlace(_) => Mark::DestagedInPlace,
+            Target::Whole { base: None, .. } => Mark::DestagedToNewHome,
+            Target::Whole { .. } => Mark::DestagedUp,
+            Target::Hole => Mark::DestagedToHole,
+        });
         state.counters.moves.destaged_bytes += job.blocks.len() as u64 * BLOCK_BYTES;
         if let Target::Whole { base: Some(_), .. } = job.target {
             state.counters.moves.promoted_bytes += state.geometry.extent_bytes;

@@ -9,6 +9,7 @@ use io::{
 };
 
 use crate::address::{BLOCK_BYTES, BlockId, ExtentId, Lsn, Tier};
+use crate::canary::canary;
 use crate::checkpoint::{checkpoint, write_all_pages, write_superblock};
 use crate::drive::Drive;
 use crate::error::Error;
@@ -16,6 +17,7 @@ use crate::flush::{flush_all, flush_for_client};
 use crate::format::superblock::{State as Left, Superblock};
 use crate::log::waits::WrittenWaits;
 use crate::log::{Logged, writer};
+use crate::marks::{self, Mark};
 use crate::recover::{Source, recover};
 use crate::shared::Shared;
 use crate::state::State;
@@ -77,6 +79,9 @@ impl Engine {
         let source = Source { io, fast: &fast, slow: &slow, superblock: &pair[0] };
         let mut state = recover(&source).await?;
         state.recovery.unclean = pair.iter().any(|superblock| superblock.state != Left::Clean);
+        if state.recovery.unclean {
+            marks::hit(Mark::UncleanOpened);
+        }
         state.last_request_ns = io.now_ns();
         let mut superblock = pair[0].clone();
         if !options.read_only {
@@ -148,7 +153,9 @@ impl Engine {
         write_all_pages(shared).await?;
         checkpoint(shared).await?;
         let tail = shared.state.borrow().log.tail();
-        write_superblock(shared, tail, Some(Left::Clean)).await
+        write_superblock(shared, tail, Some(Left::Clean)).await?;
+        marks::hit(Mark::Closed);
+        Ok(())
     }
 
     /// What can be seen of the volume now.
@@ -260,12 +267,17 @@ async fn begin_session(
     state: &mut State,
 ) -> Result<Superblock, Error> {
     // What was read may still be in a volatile cache, from before a crash of the process.
-    let flushes = [fast.flush(), slow.flush()];
-    for flush in flushes {
-        flush.await?;
+    if !canary!(RecoveryNotFlushed) {
+        let flushes = [fast.flush(), slow.flush()];
+        for flush in flushes {
+            flush.await?;
+        }
     }
     let mut superblock = pair[0].clone();
     superblock.generation = pair[0].generation + 1;
+    if canary!(GenerationNotBumped) && pair[0].generation > 0 {
+        superblock.generation = pair[0].generation;
+    }
     superblock.session = io.random();
     superblock.sequence = pair[0].sequence.max(pair[1].sequence);
     superblock.log_session_start = state.log.end();

@@ -1,13 +1,18 @@
 //! Making durable: one fast-drive flush for all that was written, shared by all who ask at once.
 
 use crate::address::Tier;
+use crate::canary::canary;
 use crate::error::Error;
+use crate::marks::{self, Mark};
 use crate::shared::Shared;
 
 /// A client's flush: everything its completed requests wrote is durable afterwards. Sends nothing
 /// when no client's write is unflushed.
 pub(crate) async fn flush_for_client(shared: &Shared) -> Result<(), Error> {
     shared.unpoisoned()?;
+    if canary!(FlushNotSent) {
+        return Ok(());
+    }
     let (dirty, running) = {
         let state = shared.state.borrow();
         let unwritten = state.log.client_end() > state.log.durable();
@@ -18,6 +23,7 @@ pub(crate) async fn flush_for_client(shared: &Shared) -> Result<(), Error> {
         _ if dirty => flush_all(shared).await,
         // The flush under way has taken the marks, but not yet done the work.
         Some(turn) => {
+            marks::hit(Mark::FlushJoinedRunning);
             shared.flushed.until(|| (shared.state.borrow().flush.done >= turn).then_some(())).await;
             shared.unpoisoned()
         }
@@ -27,7 +33,10 @@ pub(crate) async fn flush_for_client(shared: &Shared) -> Result<(), Error> {
 
 /// Makes everything durable that was appended or written to homes before the call.
 pub(crate) async fn flush_all(shared: &Shared) -> Result<(), Error> {
-    let turn = shared.state.borrow().flush.next;
+    let mut turn = shared.state.borrow().flush.next;
+    if canary!(FlushJoinsRunning) && shared.state.borrow().flush.running {
+        turn -= 1;
+    }
     loop {
         // Either our turn has been done by someone, or nobody runs and we lead it.
         let lead = shared
@@ -44,6 +53,7 @@ pub(crate) async fn flush_all(shared: &Shared) -> Result<(), Error> {
             })
             .await?;
         if !lead {
+            marks::hit(Mark::FlushShared);
             return Ok(());
         }
         let leading = {
@@ -64,6 +74,7 @@ pub(crate) async fn flush_all(shared: &Shared) -> Result<(), Error> {
             }
             if let Err(error) = &outcome
                 && !matches!(error, Error::Poisoned(_))
+                && !canary!(FlushFailureForgotten)
             {
                 // After a failed flush nobody knows which writes the drive has dropped.
                 shared.poison(format!("a flush failed: {error}"));
@@ -76,7 +87,9 @@ pub(crate) async fn flush_all(shared: &Shared) -> Result<(), Error> {
 
 async fn run_turn(shared: &Shared) -> Result<(), Error> {
     let end = shared.state.borrow().log.end();
-    shared.log_written(end).await?;
+    if !canary!(FlushBeforeWritten) {
+        shared.log_written(end).await?;
+    }
     let (until, slow_dirty) = {
         let mut state = shared.state.borrow_mut();
         let slow_dirty = state.home_dirty[Tier::Slow.index()];
@@ -86,7 +99,10 @@ async fn run_turn(shared: &Shared) -> Result<(), Error> {
     // Both at once: what a record names is verified by its data at recovery, so the order in
     // which the drives finish does not matter.
     let fast = shared.fast.flush();
-    let slow = slow_dirty.then(|| shared.slow.flush());
+    let slow = (slow_dirty && !canary!(FlushForgetsSlow)).then(|| {
+        marks::hit(Mark::FlushOfBoth);
+        shared.slow.flush()
+    });
     let fast = fast.await;
     if let Some(slow) = slow {
         slow.await?;
@@ -101,6 +117,7 @@ async fn run_turn(shared: &Shared) -> Result<(), Error> {
 /// Makes everything durable and has the log say so, which ends the youth of all extents and lets
 /// every slot given up so far go free.
 pub(crate) async fn durable_point(shared: &Shared) -> Result<(), Error> {
+    marks::hit(Mark::DurablePoint);
     flush_all(shared).await?;
     shared.internal_room(1).await?;
     shared.state.borrow_mut().log.append_durable_point(shared.io.pool());

@@ -5,6 +5,7 @@
 
 mod accesses;
 mod address;
+pub mod canary;
 mod check;
 mod checkpoint;
 mod checksum;
@@ -23,6 +24,7 @@ mod janitor;
 mod line;
 mod log;
 mod map;
+pub mod marks;
 mod mover;
 mod pace;
 mod policy;

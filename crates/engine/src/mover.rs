@@ -7,9 +7,11 @@
 use std::rc::Rc;
 
 use crate::address::{ExtentId, Home, Tier};
+use crate::canary::canary;
 use crate::error::Error;
 use crate::format::map_page::encode_home;
 use crate::format::record::Entry;
+use crate::marks::{self, Mark};
 use crate::shared::{AccessPass, Looks, Shared};
 use crate::state::State;
 
@@ -111,7 +113,8 @@ fn find_victim(state: &mut State) -> Option<ExtentId> {
 fn push_move(state: &mut State, moves: &mut Vec<Move>, extent: ExtentId, to: Tier) -> bool {
     let mapping = state.map.get(extent);
     let Some(source) = mapping.home() else { return false };
-    if mapping.moving() || state.guards.home_written(extent) || source.tier == to {
+    let written = state.guards.home_written(extent) && !canary!(MoveUnderWriter);
+    if mapping.moving() || written || source.tier == to {
         return false;
     }
     let Some(target) = state.take_slot(to) else { return false };
@@ -142,7 +145,7 @@ async fn copy(shared: &Rc<Shared>, moves: &[Move]) -> Result<(), Error> {
     }
     outcome?;
     for tier in Tier::BOTH {
-        if moves.iter().any(|one| one.target.tier == tier) {
+        if moves.iter().any(|one| one.target.tier == tier) && !canary!(MoveNotFlushed) {
             shared.flush_drive(tier).await?;
         }
     }
@@ -151,17 +154,28 @@ async fn copy(shared: &Rc<Shared>, moves: &[Move]) -> Result<(), Error> {
 
 fn settle(shared: &Shared, state: &mut State, one: &Move) {
     let mapping = state.map.get(one.extent);
-    if !mapping.moving() || mapping.home() != Some(one.source) {
+    let replaced = !mapping.moving() || mapping.home() != Some(one.source);
+    if replaced && !canary!(MoveOverReplaced) {
+        marks::hit(Mark::MoveDropped);
         drop_copy(state, one);
         return;
     }
     let entry = Entry::Relocate { extent: one.extent, entry: encode_home(Some(one.target)) };
     let lsn = state.log.append_entry(shared.io.pool(), &entry);
     state.replace_home(one.extent, Some(one.target), lsn);
+    if mapping.in_log() {
+        marks::hit(Mark::MoveOvertaken);
+    }
     let bytes = state.geometry.extent_bytes;
     match one.target.tier {
-        Tier::Fast => state.counters.moves.promoted_bytes += bytes,
-        Tier::Slow => state.counters.moves.demoted_bytes += bytes,
+        Tier::Fast => {
+            marks::hit(Mark::Promoted);
+            state.counters.moves.promoted_bytes += bytes;
+        }
+        Tier::Slow => {
+            marks::hit(Mark::Demoted);
+            state.counters.moves.demoted_bytes += bytes;
+        }
     }
 }
 

@@ -6,10 +6,12 @@ use std::rc::Rc;
 use io::{Buf, Transfer};
 
 use crate::address::{BLOCK_BYTES, BlockId, Lsn, Tier};
+use crate::canary::canary;
 use crate::checksum::crc32c;
 use crate::drive::Watched;
 use crate::error::Error;
 use crate::log::Logged;
+use crate::marks::{self, Mark};
 use crate::policy::Access;
 use crate::shared::{AccessPass, Looks, Shared};
 use crate::state::State;
@@ -51,6 +53,7 @@ pub(crate) async fn read_blocks(
             // The newest version is on its way to the log. Look again when it is there: it may
             // have moved on by then.
             drop(pass);
+            marks::hit(Mark::ReadWaitedForRecord);
             if let Err(error) = shared.log_written(end).await {
                 return (buf, Err(error));
             }
@@ -85,7 +88,7 @@ fn plan(state: &State, at: u64, length: usize) -> (Vec<Part>, Option<Lsn>) {
         while cursor < piece_end {
             let source = match state.log.lookup(BlockId(cursor / BLOCK_BYTES)) {
                 Some(Logged::Data { lsn, crc }) => {
-                    if lsn >= state.log.written() {
+                    if lsn >= state.log.written() && !canary!(ReadBeforeWritten) {
                         needs = needs.max(Some(Lsn(lsn.0 + 1)));
                     }
                     Source::Log { lsn, position: state.log.position(lsn), crcs: vec![crc] }

@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use io::Io;
 
 use crate::address::{BLOCK_BYTES, BlockId, ExtentId, Home, Lsn, Tier};
+use crate::canary::canary;
 use crate::checksum::crc32c;
 use crate::drive::Drive;
 use crate::error::Error;
@@ -20,6 +21,7 @@ use crate::format::superblock::Superblock;
 use crate::geometry::Geometry;
 use crate::log::reader::LogReader;
 use crate::log::{Log, Logged};
+use crate::marks::{self, Mark};
 use crate::state::State;
 
 /// Map pages read at once (both copies: 1 MiB).
@@ -63,7 +65,10 @@ pub(crate) async fn recover(source: &Source<'_>) -> Result<State, Error> {
     loop {
         match attempt(source, end).await? {
             Attempt::Done(state) => return Ok(*state),
-            Attempt::EndsAt(lsn) => end = Some(lsn),
+            Attempt::EndsAt(lsn) => {
+                marks::hit(Mark::FreshDropped);
+                end = Some(lsn);
+            }
         }
     }
 }
@@ -77,6 +82,9 @@ async fn attempt(source: &Source<'_>, stop_at: Option<Lsn>) -> Result<Attempt, E
     let in_place = [source.fast, source.slow].map(Drive::writes_blocks_atomically);
     let mut state = State::new(geometry, log, in_place);
     let page_lsns = load_map(source, &mut state).await?;
+    if page_lsns.iter().any(|lsn| *lsn > superblock.log_durable) {
+        marks::hit(Mark::CheckpointWasCut);
+    }
     let (pending, bytes) = replay(source, &mut state, &page_lsns, stop_at).await?;
     state.recovery.log_bytes = bytes;
     // A page is written only when all it holds is durable in the log.
@@ -162,10 +170,12 @@ async fn load_page(
     state.recovery.pages_repaired += 1;
     let (lsn, bytes) = match (fast, slow) {
         (Some((copy, lsn)), slow) if slow.is_none_or(|(_, slow)| slow <= lsn) => {
+            marks::hit(Mark::MapCopyRepaired);
             state.map.set_newer_copy(page, copy as u64);
             (lsn, halves[copy])
         }
         (_, Some((copy, lsn))) => {
+            marks::hit(Mark::MapPageFromSlow);
             // The next checkpoint writes the other copy on both drives: this one stays until then.
             state.map.set_newer_copy(page, copy as u64);
             state.map.mark_dirty(page, source.superblock.log_tail);
@@ -174,6 +184,7 @@ async fn load_page(
         _ if judged.contains(&PageCopy::Blank) || slow_judged == [PageCopy::Blank; 2] => {
             // No checkpoint of this page ever came to its end on both drives, so the log has
             // everything: what is damaged here was torn, or never meant anything.
+            marks::hit(Mark::MapPageFromLog);
             return Ok(Lsn(0));
         }
         _ => {
@@ -280,11 +291,17 @@ async fn replay(
             let end = Lsn(lsn.0 + u64::from(header.blocks));
             let durable =
                 lsn < claimed.max(header.durable) || claims_beyond(source, Lsn(end.0 - 1)).await?;
-            if !durable {
+            if !durable && !canary!(ReplayPastTorn) {
+                marks::hit(Mark::TornRecordAtTail);
                 break;
             }
+            marks::hit(Mark::DurableBlockDamaged);
             // Kept in the index with its CRC: reading it gives an error, not older data.
             state.recovery.blocks_damaged += damaged;
+        }
+        marks::hit(Mark::RecordsReplayed);
+        if generation != 0 && generation != header.generation {
+            marks::hit(Mark::SessionsReplayed);
         }
         generation = header.generation;
         claimed = claimed.max(header.durable);
@@ -309,7 +326,9 @@ async fn replay(
 /// Whether a record with a sound header continues this log here.
 fn belongs(superblock: &Superblock, header: &Header, previous: u64, ring: u64) -> bool {
     let lsn = header.lsn;
-    let session = if lsn >= superblock.log_session_start {
+    let session = if canary!(SessionIgnored) {
+        true
+    } else if lsn >= superblock.log_session_start {
         header.generation == superblock.generation
     } else {
         header.generation < superblock.generation
@@ -354,7 +373,7 @@ async fn check_data(reader: &mut LogReader, header: &Header, changes: &[Entry]) 
         let Entry::Data { crcs, .. } = change else { continue };
         for crc in crcs {
             match reader.block(Lsn(place)).await {
-                Some(Ok(block)) if crc32c(block) == *crc => {}
+                Some(Ok(block)) if crc32c(block) == *crc || canary!(RecordUnchecked) => {}
                 Some(Err(_)) => unreadable += 1,
                 _ => damaged += 1,
             }
@@ -375,8 +394,10 @@ fn apply_entries(
     let blocks = extents * state.geometry.extent_blocks();
     let set = |state: &mut State, extent: ExtentId, home: Option<Home>| {
         // A page written after this record has the change, and perhaps later ones.
-        if lsn >= page_lsns[extent.0 as usize / ENTRIES_PER_PAGE] {
+        if lsn >= page_lsns[extent.0 as usize / ENTRIES_PER_PAGE] || canary!(ReplayOverPage) {
             state.map.set(extent, home, lsn);
+        } else {
+            marks::hit(Mark::ChangeInPage);
         }
     };
     let checked_home = |extent: ExtentId, raw: u64| match decode_home(raw) {
@@ -384,8 +405,9 @@ fn apply_entries(
         _ => Err(nonsense(lsn)),
     };
     let mut place = lsn.0 + 1;
-    for change in changes {
-        match change {
+    for n in 0..changes.len() {
+        let n = if canary!(ReplayBackwards) { changes.len() - 1 - n } else { n };
+        match &changes[n] {
             Entry::Data { start, crcs } => {
                 let count = crcs.len() as u64;
                 if start.0.checked_add(count).is_none_or(|end| end > blocks) {
@@ -492,9 +514,10 @@ async fn verify(
         let Some((allocation, transfer)) = under_way.pop_front() else { return Ok(None) };
         let (buf, outcome) = transfer.await;
         outcome?;
-        if crc32c(&buf) != allocation.crc {
+        if crc32c(&buf) != allocation.crc && !canary!(FreshUnchecked) {
             return Ok(Some(allocation.lsn));
         }
+        marks::hit(Mark::FreshVerified);
     }
 }
 

@@ -17,6 +17,7 @@ use crate::geometry::Geometry;
 use crate::guards::Hold;
 use crate::line::Place;
 use crate::log::waits::WrittenWaits;
+use crate::marks::{self, Mark};
 use crate::state::State;
 
 pub(crate) struct Shared {
@@ -67,6 +68,7 @@ impl Shared {
         {
             let mut state = self.state.borrow_mut();
             if state.poisoned.is_none() {
+                marks::hit(Mark::Poisoned);
                 state.poisoned = Some(cause);
             }
         }
@@ -131,6 +133,9 @@ impl Shared {
 
     /// Waits until every access that looked at the log in this epoch or before has ended.
     pub async fn log_accesses_ended(&self, epoch: Epoch) {
+        if self.state.borrow().log_accesses.ended() <= epoch {
+            marks::hit(Mark::TailWaitedForReaders);
+        }
         self.drain_waiters.set(self.drain_waiters.get() + 1);
         self.accessed
             .until(|| (self.state.borrow().log_accesses.ended() > epoch).then_some(()))

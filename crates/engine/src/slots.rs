@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 
 use crate::accesses::Epoch;
 use crate::address::{Home, Lsn, SlotId};
+use crate::marks::{self, Mark};
 
 /// Free slots of one drive, one bit each.
 pub(crate) struct Slots {
@@ -110,10 +111,13 @@ impl Quarantine {
     pub fn pop(&mut self, recorded: Lsn, ended: Epoch) -> Option<Home> {
         let (_, lsn, epoch) = self.queue.front()?;
         if *lsn < recorded && *epoch < ended {
-            self.queue.pop_front().map(|(h, ..)| h)
-        } else {
-            None
+            return self.queue.pop_front().map(|(home, ..)| home);
         }
+        marks::hit(match *lsn < recorded {
+            true => Mark::SlotWaitedForAccess,
+            false => Mark::SlotWaitedForRecord,
+        });
+        None
     }
 
     /// Whether the next slot waits only for its record to be known durable. One that waits for an

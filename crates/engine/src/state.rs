@@ -5,8 +5,9 @@ use std::collections::{BTreeSet, VecDeque};
 
 use io::Pool;
 
-use crate::accesses::Accesses;
+use crate::accesses::{Accesses, Epoch};
 use crate::address::{BLOCK_BYTES, BlockId, ExtentId, Home, Lsn, Tier};
+use crate::canary::canary;
 use crate::fixed_map::FixedMap;
 use crate::format::map_page::encode_home;
 use crate::format::record::Entry;
@@ -15,6 +16,7 @@ use crate::guards::Guards;
 use crate::line::Line;
 use crate::log::Log;
 use crate::map::Map;
+use crate::marks::{self, Mark};
 use crate::pace::Pace;
 use crate::policy::Policy;
 use crate::slots::{Quarantine, Slots};
@@ -159,8 +161,14 @@ impl State {
     /// A slot for an extent without a home, or for its fresh copy.
     pub fn take_slot_for_new(&mut self) -> Option<Home> {
         self.reclaim();
-        let tier =
-            self.policy.admit(self.slots[0].free(), self.slots[1].free(), self.fast_reserve())?;
+        let free = [self.slots[0].free(), self.slots[1].free()];
+        let Some(tier) = self.policy.admit(free[0], free[1], self.fast_reserve()) else {
+            marks::hit(Mark::VolumeFull);
+            return None;
+        };
+        if tier == Tier::Slow {
+            marks::hit(Mark::ReserveReached);
+        }
         self.take_slot(tier)
     }
 
@@ -171,14 +179,25 @@ impl State {
 
     /// Gives up a home; the slot is free again when that is safe.
     pub fn retire(&mut self, home: Home, lsn: Lsn) {
+        if canary!(SlotFreedAtOnce) {
+            return self.slots[home.tier.index()].release(home.slot);
+        }
         let epoch = self.home_accesses.close_epoch();
         self.quarantine.push(home, lsn, epoch);
     }
 
     /// Frees what may be reused by now.
     pub fn reclaim(&mut self) {
-        let ended = self.home_accesses.ended();
-        while let Some(home) = self.quarantine.pop(self.log.recorded(), ended) {
+        let mut ended = self.home_accesses.ended();
+        let mut recorded = self.log.recorded();
+        if canary!(SlotFreedUnderReaders) {
+            ended = Epoch::MAX;
+        }
+        if canary!(SlotFreedWhenDurable) {
+            recorded = self.log.durable();
+        }
+        while let Some(home) = self.quarantine.pop(recorded, ended) {
+            marks::hit(Mark::SlotReleased);
             self.slots[home.tier.index()].release(home.slot);
         }
     }
@@ -216,13 +235,18 @@ impl State {
         let entry = Entry::Allocate { extent, entry: encode_home(Some(home)), crc };
         let lsn = self.log.append_entry(pool, &entry);
         self.replace_home(extent, Some(home), lsn);
-        self.forget_logged(extent);
+        if !canary!(FreshForgetsLog) {
+            self.forget_logged(extent);
+        }
         self.note_young(extent, lsn);
     }
 
     /// Sets the home by the record at `lsn`, and retires the old one.
     pub fn replace_home(&mut self, extent: ExtentId, home: Option<Home>, lsn: Lsn) {
         let old = self.map.get(extent).home();
+        if self.map.get(extent).moving() && old != home {
+            marks::hit(Mark::MovingExtentReplaced);
+        }
         self.map.set(extent, home, lsn);
         if let Some(old) = old
             && Some(old) != home

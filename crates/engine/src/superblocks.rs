@@ -3,11 +3,13 @@
 use io::{Device, Io};
 
 use crate::address::Tier;
+use crate::canary::canary;
 use crate::drive::Drive;
 use crate::error::Error;
 use crate::format::superblock::{
     COPY_POSITIONS, SUPERBLOCK_BYTES, State, Superblock, SuperblockProblem,
 };
+use crate::marks::{self, Mark};
 
 /// What was found on a drive.
 #[derive(Debug, Clone)]
@@ -24,8 +26,13 @@ pub(crate) async fn write(drive: &Drive, superblock: &Superblock) -> Result<(), 
     for copy in [drive.stale_copy(), 1 - drive.stale_copy()] {
         let mut buf = drive.device().io().pool().take(SUPERBLOCK_BYTES);
         superblock.encode(&mut buf, copy);
+        if copy != drive.stale_copy() && canary!(OneSuperblock) {
+            continue;
+        }
         drive.write(COPY_POSITIONS[copy], buf).await.1?;
-        drive.flush().await?;
+        if copy != drive.stale_copy() || !canary!(SuperblocksAtOnce) {
+            drive.flush().await?;
+        }
     }
     Ok(())
 }
@@ -52,6 +59,10 @@ pub(crate) async fn read(io: &Io, device: &Device) -> Result<Option<Found>, Erro
         }
         match Superblock::decode(&buf, copy) {
             Ok(superblock) => {
+                if best.as_ref().is_some_and(|best| best.superblock.sequence != superblock.sequence)
+                {
+                    marks::hit(Mark::SuperblockCopiesDiffered);
+                }
                 let newer = |best: &Found| superblock.sequence >= best.superblock.sequence;
                 if best.as_ref().is_none_or(newer) {
                     best = Some(Found { superblock, stale_copy: 1 - copy });
@@ -63,9 +74,15 @@ pub(crate) async fn read(io: &Io, device: &Device) -> Result<Option<Found>, Erro
         }
     }
     let problem = |problem: String| Err(Error::Superblock { path: info.path.clone(), problem });
+    let unreadable_copy = unreadable.is_some();
     match (best, too_new, unreadable) {
         (_, Some(text), _) => problem(format!("{text}. Use a newer bimetal")),
-        (Some(best), ..) => Ok(Some(best)),
+        (Some(best), ..) => {
+            if damaged || unreadable_copy {
+                marks::hit(Mark::SuperblockRepaired);
+            }
+            Ok(Some(best))
+        }
         (None, None, Some(error)) => Err(error.within("reading the superblock").into()),
         (None, None, None) if damaged => problem(
             "both copies are damaged (at 4 KiB and 512 KiB). Do not write to this drive; if you \
@@ -175,6 +192,7 @@ fn judge_generations(pair: &[Superblock; 2], fast: &str, slow: &str) -> Result<(
     };
     // A cut between the two writes of an opening's first step leaves exactly this.
     if newer.state == State::Opening && newer.generation == older.generation + 1 {
+        marks::hit(Mark::OpeningWasCut);
         return Ok(());
     }
     refuse(format!(

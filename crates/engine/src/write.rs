@@ -10,12 +10,14 @@ use std::rc::Rc;
 use io::{Buf, Durability, Transfer};
 
 use crate::address::{BLOCK_BYTES, BlockId, ExtentId, Home, Lsn, Tier};
+use crate::canary::canary;
 use crate::checksum::crc32c;
 use crate::drive::Watched;
 use crate::error::Error;
 use crate::flush::flush_for_client;
 use crate::guards::Hold;
 use crate::line::Place;
+use crate::marks::{self, Mark};
 use crate::pace::PACED_FROM_FILL;
 use crate::policy::Access;
 use crate::read::read_blocks;
@@ -70,7 +72,9 @@ pub(crate) async fn write(
         write_unaligned(shared, at, buf).await
     };
     let outcome = match (outcome, durability) {
-        (Ok(()), Durability::Durable) => flush_for_client(shared).await,
+        (Ok(()), Durability::Durable) if !canary!(ForcedNotFlushed) => {
+            flush_for_client(shared).await
+        }
         (outcome, _) => outcome,
     };
     (buf, outcome)
@@ -90,7 +94,7 @@ async fn write_unaligned(shared: &Rc<Shared>, at: u64, buf: Buf) -> (Buf, Result
         .until(|| {
             let mut state = shared.state.borrow_mut();
             let free = !state.guards.any_alone(first, count);
-            if free {
+            if free && !canary!(UnalignedTogether) {
                 state.guards.enter(first, count, Hold::Alone);
             }
             (free || state.poisoned.is_some()).then_some(free)
@@ -99,12 +103,18 @@ async fn write_unaligned(shared: &Rc<Shared>, at: u64, buf: Buf) -> (Buf, Result
     if !held {
         return (buf, shared.unpoisoned());
     }
-    let _alone = GuardPass::entered(shared, first, count, Hold::Alone);
+    let _alone = (!canary!(UnalignedTogether))
+        .then(|| GuardPass::entered(shared, first, count, Hold::Alone));
+    if shared.state.borrow().guards.any_writer(first, count) {
+        marks::hit(Mark::UnalignedWaited);
+    }
     shared
         .released
         .until(|| {
             let state = shared.state.borrow();
-            let over = state.poisoned.is_some() || !state.guards.any_writer(first, count);
+            let over = state.poisoned.is_some()
+                || !state.guards.any_writer(first, count)
+                || canary!(UnalignedTogether);
             over.then_some(())
         })
         .await;
@@ -157,6 +167,7 @@ pub(crate) async fn write_blocks(
         .collect();
     count(shared, &runs, whole);
     if let Some((lsn, position, end)) = large {
+        marks::hit(Mark::RecordOfOneRequest);
         return write_large(shared, buf, lsn, position, end).await;
     }
     let mut log_end = None;
@@ -198,7 +209,9 @@ pub(crate) async fn write_blocks(
         joined.unsplit(buf);
         buf = joined;
     }
-    if let Some(end) = log_end {
+    if let Some(end) = log_end
+        && !canary!(WriteBeforeRecord)
+    {
         result = result.and(shared.log_written(end).await);
     }
     (buf, result)
@@ -228,6 +241,7 @@ async fn admitted(
             let fits = free && fits(&state, at, length, place);
             if free && !fits && turn.is_none() {
                 state.counters.full_waits += 1;
+                marks::hit(Mark::LogFull);
             }
             if fits && !paced {
                 Some(pace(&mut state, shared, at, length))
@@ -238,6 +252,7 @@ async fn admitted(
         match delay_ns {
             Some(0) => return Ok(turn),
             Some(delay_ns) => {
+                marks::hit(Mark::WritePaced);
                 paced = true;
                 shared.io.sleep(delay_ns).await;
                 continue;
@@ -348,15 +363,21 @@ fn pieces(
 fn route(state: &State, extent: ExtentId, bytes: u64) -> Route {
     let mapping = state.map.get(extent);
     let whole = bytes == state.geometry.extent_bytes;
-    let settled = !mapping.in_log() && !mapping.moving() && !state.is_young(extent);
+    let settled = (!mapping.in_log() || canary!(InPlaceUnderLog))
+        && !mapping.moving()
+        && (!state.is_young(extent) || canary!(YoungIgnored));
     let fast_to_spare = state.slots[0].free() > state.fast_reserve();
     match mapping.home() {
-        Some(home) if settled && state.in_place[home.tier.index()] => match home.tier {
-            Tier::Fast => Route::Home(home),
-            Tier::Slow if whole && !fast_to_spare => Route::Home(home),
-            Tier::Slow if whole => Route::Fresh,
-            Tier::Slow => Route::Log,
-        },
+        Some(home)
+            if settled && (state.in_place[home.tier.index()] || canary!(InPlaceThoughTorn)) =>
+        {
+            match home.tier {
+                Tier::Fast => Route::Home(home),
+                Tier::Slow if whole && !fast_to_spare => Route::Home(home),
+                Tier::Slow if whole => Route::Fresh,
+                Tier::Slow => Route::Log,
+            }
+        }
         _ if whole && state.slots[0].free() + state.slots[1].free() > 0 => Route::Fresh,
         _ => Route::Log,
     }
@@ -372,20 +393,35 @@ fn plan(shared: &Shared, at: u64, buf: &mut Buf) -> (Vec<Run>, Option<Large>) {
     let mut runs: Vec<Run> = Vec::with_capacity(1);
     for (extent, start, bytes) in pieces(state, at, buf.len() as u64) {
         let mut target = match route(state, extent, bytes) {
-            Route::Log => Target::Log,
-            Route::Home(home) => Target::Home {
-                tier: home.tier,
-                position: state.geometry.position(home) + start % state.geometry.extent_bytes,
-            },
+            Route::Log => {
+                mark_spared(state, extent);
+                Target::Log
+            }
+            Route::Home(home) => {
+                if home.tier == Tier::Slow {
+                    marks::hit(Mark::SlowHomeOverwritten);
+                }
+                Target::Home {
+                    tier: home.tier,
+                    position: state.geometry.position(home) + start % state.geometry.extent_bytes,
+                }
+            }
             Route::Fresh => match take_slot(state, extent) {
                 Some(home) => {
+                    marks::hit(match home.tier {
+                        Tier::Fast => Mark::FreshOnFast,
+                        Tier::Slow => Mark::FreshOnSlow,
+                    });
                     let from = (start - at) as usize;
                     let crc = crc32c(&buf[from..from + bytes as usize]);
                     let position = state.geometry.position(home);
                     let extents = vec![Allocation { extent, home, crc }];
                     Target::Fresh { tier: home.tier, position, extents }
                 }
-                None => Target::Log,
+                None => {
+                    marks::hit(Mark::SlotsRanOut);
+                    Target::Log
+                }
             },
         };
         if let Some(last) = runs.last_mut()
@@ -415,6 +451,16 @@ fn plan(shared: &Shared, at: u64, buf: &mut Buf) -> (Vec<Run>, Option<Large>) {
         }
     }
     (runs, large)
+}
+
+/// Says why a write that could have gone home goes to the log.
+fn mark_spared(state: &State, extent: ExtentId) {
+    let mapping = state.map.get(extent);
+    if mapping.moving() {
+        marks::hit(Mark::MovingHomeSpared);
+    } else if mapping.home().is_some() && !mapping.in_log() && state.is_young(extent) {
+        marks::hit(Mark::YoungHomeSpared);
+    }
 }
 
 /// A slot for the fresh copy of an extent. One that lives on the fast drive stays there, also when
@@ -524,6 +570,7 @@ async fn settle(shared: &Shared, run: Run, outcome: Result<(), io::IoError>) -> 
         Target::Fresh { tier, extents, .. } => {
             if let Err(error) = outcome {
                 // Nothing points at the slots: they are free at once.
+                marks::hit(Mark::FreshFailed);
                 let mut state = shared.state.borrow_mut();
                 state.promised_blocks -= FRESH_RECORD_BLOCKS;
                 for allocation in extents {

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use io::{Durability, ZeroMode};
 
 use crate::address::{BLOCK_BYTES, BlockId, ExtentId};
+use crate::canary::canary;
 use crate::error::Error;
 use crate::flush::flush_for_client;
 use crate::format::record::Entry;
@@ -147,7 +148,9 @@ fn zero_step(shared: &Shared, at: u64, end: u64) -> Option<crate::Lsn> {
             let count = ((to - from) / BLOCK_BYTES) as u32;
             let start = BlockId(from / BLOCK_BYTES);
             state.log.append_entry(pool, &Entry::Zero { start, count });
-            state.map.mark_in_log(extent, true);
+            if !canary!(ZeroNotMarked) {
+                state.map.mark_in_log(extent, true);
+            }
             changed = true;
         }
     };
@@ -168,7 +171,9 @@ fn zero_step(shared: &Shared, at: u64, end: u64) -> Option<crate::Lsn> {
         for extent in (first..=last).map(ExtentId) {
             if !state.map.get(extent).is_empty() {
                 state.replace_home(extent, None, lsn);
-                state.forget_logged(extent);
+                if !canary!(TrimForgetsLog) {
+                    state.forget_logged(extent);
+                }
             }
         }
         changed = true;

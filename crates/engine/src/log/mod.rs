@@ -27,6 +27,7 @@ use crate::format::record::{
     self, ENTRY_BYTES_MAX, Entry, HEADER_BYTES, Header, data_entry_bytes, encode_data,
     first_entry_at,
 };
+use crate::marks::{self, Mark};
 
 /// Data blocks of a group-commit record: 256 KiB, the largest write most drives take whole.
 const GROUP_BLOCKS_MAX: u64 = 64;
@@ -465,6 +466,7 @@ impl Log {
             self.open_record(pool, wanted);
             if self.open.as_ref().is_some_and(|open| open.blocks_max == 0) {
                 // One block is left in the ring: a record without data fills it.
+                marks::hit(Mark::LogPadded);
                 self.seal_open();
                 self.open_record(pool, wanted);
             }
@@ -506,6 +508,9 @@ impl Log {
         record::seal(buf, self.volume_tag, header, entries_end);
         self.owners[(self.head.0 % self.ring_blocks) as usize] = HEADER_MARK | blocks;
         let end = Lsn(self.head.0 + blocks);
+        if end.0 / self.ring_blocks > self.head.0 / self.ring_blocks {
+            marks::hit(Mark::LogWrapped);
+        }
         self.flying.push_back(Flying { lsn: self.head, end, written: false });
         self.claims.push_back((end, self.durable));
         self.head = end;
@@ -524,7 +529,11 @@ impl Log {
         for n in 1..u64::from(header.blocks) {
             self.owners[((self.head.0 + n) % self.ring_blocks) as usize] = 0;
         }
-        self.head = Lsn(self.head.0 + u64::from(header.blocks));
+        let end = Lsn(self.head.0 + u64::from(header.blocks));
+        if end.0 / self.ring_blocks > self.head.0 / self.ring_blocks {
+            marks::hit(Mark::ReplayWrapped);
+        }
+        self.head = end;
         self.written = self.head;
     }
 

@@ -13,6 +13,7 @@ use std::task::{Context, Poll};
 use io::{Buf, Transfer};
 
 use crate::address::Lsn;
+use crate::canary::canary;
 use crate::drive::Watched;
 use crate::shared::Shared;
 
@@ -53,6 +54,11 @@ fn settle_done(
 
 fn settle(shared: &Shared, lsn: Lsn, (_, outcome): (Buf, Result<(), io::IoError>)) {
     match outcome {
+        Err(_) if canary!(LogFailureIgnored) => {
+            shared.state.borrow_mut().log.settle_written(lsn);
+            let written = shared.state.borrow().log.written();
+            shared.written.wake_until(written);
+        }
         Ok(()) => {
             let written = {
                 let mut state = shared.state.borrow_mut();
