@@ -59,6 +59,14 @@ impl Change {
         }
     }
 
+    /// Bytes of data it carries.
+    pub fn moved_bytes(&self) -> u64 {
+        match self {
+            Change::Write(pieces) => pieces.iter().map(|piece| piece.bytes.len() as u64).sum(),
+            Change::Zero(_) | Change::Trim { .. } => 0,
+        }
+    }
+
     /// Blocks it may alter in `medium`. Holes that stay holes are left out, so that a trim of
     /// 64 TiB costs what is stored there.
     pub fn touched(&self, medium: &Medium) -> Vec<u64> {
@@ -92,6 +100,19 @@ impl Change {
                 }
             }
         }
+    }
+
+    /// Its first `bytes`, whole blocks of them, if any: where a write stopped for want of space.
+    pub fn front(&self, bytes: u64) -> Option<Change> {
+        let Change::Write(pieces) = self else { return None };
+        let mut left = bytes as usize;
+        let fits = |piece: &&Piece| {
+            let fits = piece.bytes.len() <= left;
+            left = left.saturating_sub(piece.bytes.len());
+            fits
+        };
+        let front: Vec<Piece> = pieces.iter().take_while(fits).cloned().collect();
+        (!front.is_empty()).then_some(Change::Write(front))
     }
 
     /// What is left of it when power fails in its middle: each unit of `unit_bytes` is done or

@@ -4,8 +4,8 @@ use io::{DeviceInfo, ErrorKind, IoError};
 
 use crate::cache::Cache;
 use crate::change::Change;
-use crate::fault::Faults;
 use crate::medium::BLOCK_BYTES;
+use crate::mischief::{Deed, Mischief, Verdict};
 use crate::model::{Channels, Kind, Latencies, Model, Request};
 use crate::random::Random;
 
@@ -80,7 +80,7 @@ pub struct DriveCounters {
 pub(crate) struct Drive {
     pub(crate) spec: DriveSpec,
     pub(crate) cache: Cache,
-    pub(crate) faults: Faults,
+    pub(crate) mischief: Mischief,
     pub(crate) counters: DriveCounters,
     model: Box<dyn Model>,
     /// Decides what trims leave.
@@ -92,7 +92,7 @@ impl Clone for Drive {
         Drive {
             spec: self.spec.clone(),
             cache: self.cache.clone(),
-            faults: self.faults.clone(),
+            mischief: self.mischief.clone(),
             counters: self.counters,
             model: self.model.duplicate(),
             random: self.random.clone(),
@@ -109,7 +109,7 @@ impl Drive {
             cache: Cache::new(spec.cache_bytes),
             model: Box::new(Channels::new(spec.latencies.clone(), random.fork())),
             random: random.fork(),
-            faults: Faults::default(),
+            mischief: Mischief::new(random.fork()),
             counters: DriveCounters::default(),
             spec,
         }
@@ -122,7 +122,7 @@ impl Drive {
             sector_bytes: self.spec.sector_bytes,
             atomic_write_bytes: self.spec.atomic_write_bytes,
             rotational: Some(self.spec.rotational),
-            read_only: self.faults.read_only,
+            read_only: self.mischief.read_only,
         }
     }
 
@@ -130,8 +130,8 @@ impl Drive {
         self.model = model;
     }
 
-    /// A request arrives: counted, checked and timed. The error, if any, is what it ends with.
-    pub(crate) fn accept(&mut self, now_ns: u64, request: &Request) -> (u64, Option<IoError>) {
+    /// A request arrives: counted, checked and timed. Says when it ends, and how.
+    pub(crate) fn accept(&mut self, now_ns: u64, request: &Request) -> (u64, Verdict) {
         let counters = &mut self.counters;
         match request.kind {
             Kind::Read => {
@@ -146,25 +146,57 @@ impl Drive {
             Kind::Trim => counters.trims += 1,
             Kind::WriteZeroes => counters.write_zeroes += 1,
         }
-        let error = self.bounds(request).or_else(|| {
-            let after_bytes = match (request.kind, self.faults.space_bytes) {
-                (Kind::Write, Some(_)) => self.allocated_bytes_after(request),
-                _ => 0,
-            };
-            self.faults.strike(&self.spec.path, request, after_bytes)
-        });
-        self.counters.errors += u64::from(error.is_some());
-        (self.model.done_at_ns(now_ns, request).max(now_ns), error)
+        let verdict = match self.bounds(request) {
+            Some(error) => Verdict::refused(error),
+            None => {
+                let after_bytes = match (request.kind, self.mischief.space_bytes) {
+                    (Kind::Write, Some(_)) => self.allocated_bytes_after(request),
+                    _ => 0,
+                };
+                let Drive { spec, mischief, .. } = self;
+                let sector_bytes = u64::from(spec.sector_bytes);
+                mischief.judge(&spec.path, request, spec.size_bytes, sector_bytes, after_bytes)
+            }
+        };
+        self.counters.errors += u64::from(verdict.error.is_some());
+        let physics_ns = self.model.done_at_ns(now_ns, request).max(now_ns);
+        let done_at_ns = physics_ns.saturating_add(verdict.late_ns);
+        (done_at_ns.max(self.mischief.hung_until_ns), verdict)
     }
 
-    /// What a trim of these bytes does.
-    pub(crate) fn trim(&mut self, at: u64, length: u64) -> Change {
-        Change::Trim { range: at..at + length, salt: self.random.bits() }
+    /// What the request changes, of the change it asks for.
+    pub(crate) fn changes_of(&mut self, deed: Deed, asked: Change) -> Vec<Change> {
+        match deed {
+            Deed::Whole => vec![asked],
+            Deed::Nothing => Vec::new(),
+            Deed::Part => self.mischief.part(&asked, self.spec.atomic_write_bytes as usize),
+            Deed::Front(bytes) => asked.front(bytes).into_iter().collect(),
+            Deed::At(_) => unreachable!("the caller has made the change for that place"),
+        }
+    }
+
+    /// What becomes of a change whose end nobody will be told.
+    pub(crate) fn fate_of(&mut self, change: &Change) -> Vec<Change> {
+        self.mischief.fate(change, self.spec.atomic_write_bytes as usize)
+    }
+
+    /// A bit rots on the medium, of those that the request is about to read.
+    pub(crate) fn rot(&mut self, request: &Request) {
+        let (byte, mask) = self.mischief.rotten_bit(request.length);
+        let mut content = [0];
+        self.cache.current().read(request.at + byte, &mut content);
+        self.cache.poke(request.at + byte, &[content[0] ^ mask]);
     }
 
     /// Power comes back after a cut, or the drive is copied to another machine.
     pub(crate) fn reset(&mut self) {
         self.model.reset();
+        self.mischief.power_cycled();
+    }
+
+    /// What a trim of these bytes does.
+    pub(crate) fn trim(&mut self, at: u64, length: u64) -> Change {
+        Change::Trim { range: at..at + length, salt: self.random.bits() }
     }
 
     fn bounds(&self, request: &Request) -> Option<IoError> {

@@ -12,6 +12,7 @@ mod drive;
 mod fault;
 mod loss;
 mod medium;
+mod mischief;
 mod model;
 mod random;
 mod simulation;
@@ -19,7 +20,8 @@ mod state;
 mod trace;
 
 pub use drive::{DriveCounters, DriveSpec};
-pub use loss::CacheLoss;
+pub use fault::{ALWAYS_PPM, Fault, FaultCounts, Faults, Harm};
+pub use loss::{CacheLoss, ReorderBound};
 pub use medium::{NumberHasher, NumberMap};
 pub use model::{Kind, Latencies, Model, Request};
 pub use random::{Random, mix};

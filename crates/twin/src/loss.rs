@@ -19,6 +19,36 @@ pub enum CacheLoss {
     Reordered(u64),
     /// Most changes are kept in parts, whole atomic units of them; some are kept or lost.
     Torn(u64),
+    /// The drive writes back nearly in order: up to some change all are kept, within the bound
+    /// after that each is kept, torn or lost on its own, and what comes later is lost.
+    Bounded(u64, ReorderBound),
+}
+
+/// How far a drive strays from the order in which it was given its writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReorderBound {
+    /// Among so many changes in a row; 0 and 1 keep the order.
+    Changes(u64),
+    /// Among changes in a row that carry so many bytes together.
+    Bytes(u64),
+}
+
+impl ReorderBound {
+    /// How many of the first `changes` lie within it.
+    fn reach(self, changes: &[&Change]) -> usize {
+        match self {
+            ReorderBound::Changes(count) => changes.len().min(count as usize),
+            ReorderBound::Bytes(bytes) => {
+                let mut left = bytes;
+                let fits = |change: &&&Change| {
+                    let fits = change.moved_bytes() <= left;
+                    left = left.saturating_sub(change.moved_bytes());
+                    fits
+                };
+                changes.iter().take_while(fits).count()
+            }
+        }
+    }
 }
 
 impl CacheLoss {
@@ -30,6 +60,7 @@ impl CacheLoss {
             CacheLoss::Subset(seed) => CacheLoss::Subset(own(seed)),
             CacheLoss::Reordered(seed) => CacheLoss::Reordered(own(seed)),
             CacheLoss::Torn(seed) => CacheLoss::Torn(own(seed)),
+            CacheLoss::Bounded(seed, bound) => CacheLoss::Bounded(own(seed), bound),
         }
     }
 
@@ -86,6 +117,20 @@ impl CacheLoss {
                 }
                 kept
             }
+            CacheLoss::Bounded(seed, bound) => {
+                let mut random = Random::new(seed);
+                let all = all(&mut random);
+                let (front, rest) = all.split_at(random.below(all.len() as u64 + 1) as usize);
+                let mut kept: Vec<Change> = front.iter().copied().cloned().collect();
+                for change in &rest[..bound.reach(rest)] {
+                    match random.below(4) {
+                        0 => kept.extend(change.torn(unit_bytes, &mut random)),
+                        1 => kept.push((*change).clone()),
+                        _ => {}
+                    }
+                }
+                kept
+            }
         }
     }
 }
@@ -129,8 +174,38 @@ mod tests {
     }
 
     #[test]
+    fn a_bounded_drive_strays_from_the_order_within_its_bound_only() {
+        for (bound, reach) in [
+            (ReorderBound::Changes(0), 0),
+            (ReorderBound::Changes(3), 3),
+            (ReorderBound::Bytes(8192), 2),
+            (ReorderBound::Bytes(4095), 0),
+        ] {
+            let mut strayed = 0;
+            for seed in 0..200 {
+                // Nothing in flight: that has no order.
+                let changes: Vec<Change> =
+                    (0..8).map(|n| Change::write(n * 4096, &[1; 4096])).collect();
+                let mut medium = Medium::default();
+                let loss = CacheLoss::Bounded(seed, bound);
+                for change in loss.survivors(&changes, &[], 4096) {
+                    change.apply(&mut medium);
+                }
+                let left: Vec<bool> = (0..8).map(|block| medium.get(block).is_some()).collect();
+                let first_lost = left.iter().position(|kept| !kept).unwrap_or(8);
+                let after = &left[first_lost..];
+                let last_kept = after.iter().rposition(|kept| *kept).unwrap_or(0);
+                assert!(last_kept < reach.max(1), "seed {seed}, {bound:?}: {left:?}");
+                strayed += usize::from(last_kept > 0);
+            }
+            assert_eq!(strayed > 0, reach > 1, "{bound:?} strayed {strayed} times");
+        }
+    }
+
+    #[test]
     fn rules_take_an_empty_cache() {
-        for loss in [CacheLoss::Subset(1), CacheLoss::Reordered(1), CacheLoss::Torn(1)] {
+        let bounded = CacheLoss::Bounded(1, ReorderBound::Changes(4));
+        for loss in [CacheLoss::Subset(1), CacheLoss::Reordered(1), CacheLoss::Torn(1), bounded] {
             assert!(loss.survivors(&[], &[], 512).is_empty());
         }
     }

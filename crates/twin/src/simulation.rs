@@ -9,9 +9,10 @@ use io::{Device, DeviceId, ErrorKind, Io, Pool};
 
 use crate::change::Change;
 use crate::drive::{Drive, DriveCounters, DriveSpec};
-use crate::fault::Faults;
+use crate::fault::{Fault, FaultCounts, Faults};
 use crate::loss::CacheLoss;
 use crate::medium::Medium;
+use crate::mischief::NEVER_NS;
 use crate::model::{Kind, Model};
 use crate::random::Random;
 use crate::state::{CutPoint, Room, State};
@@ -226,7 +227,13 @@ impl Simulation {
     /// Every drive does again what it is asked, as if nothing had ever been made to fail.
     pub fn clear_faults(&self) {
         let mut state = self.state.borrow_mut();
-        state.drives.iter_mut().for_each(|drive| drive.faults = Faults::default());
+        for index in 0..state.drives.len() {
+            if state.drives[index].mischief.hung_until_ns > state.now_ns {
+                let now_ns = state.now_ns;
+                state.drive_hangs(index, now_ns);
+            }
+            state.drives[index].mischief.clear();
+        }
     }
 
     /// Nanoseconds on the virtual clock.
@@ -314,33 +321,88 @@ impl Simulation {
 
     /// Writes that would make the drive hold more than this many bytes fail for want of space.
     pub fn set_full(&self, drive: DriveId, space_bytes: Option<u64>) {
-        self.with(drive, |drive| drive.faults.space_bytes = space_bytes);
+        self.with(drive, |drive| drive.mischief.space_bytes = space_bytes);
     }
 
     /// The next `count` requests of that kind fail, and change nothing.
     pub fn fail_next(&self, drive: DriveId, kind: Kind, count: u64, error: ErrorKind) {
         assert!(count > 0, "nothing would fail");
-        self.with(drive, |drive| drive.faults.fail_next(kind, count, error));
+        self.with(drive, |drive| drive.mischief.fail_next(kind, count, error));
     }
 
     /// Reads that touch the byte range fail until it has been written as a whole.
     pub fn set_unreadable(&self, drive: DriveId, range: Range<u64>) {
-        self.with(drive, |drive| drive.faults.unreadable(range));
+        self.with(drive, |drive| drive.mischief.unreadable(range));
     }
 
     /// Writes are refused from now on, or no longer.
     pub fn set_read_only(&self, drive: DriveId, read_only: bool) {
-        self.with(drive, |drive| drive.faults.read_only = read_only);
+        self.with(drive, |drive| drive.mischief.read_only = read_only);
     }
 
-    /// Everything fails from now on, or no longer.
+    /// The drive goes wrong by itself from now on, as the profile says; it keeps what was done to
+    /// it by hand. `Faults::none()` ends that.
+    pub fn set_faults(&self, drive: DriveId, faults: Faults) {
+        self.with(drive, |drive| drive.mischief.set_profile(faults));
+    }
+
+    /// The next `count` requests that can meet the fault do.
+    ///
+    /// # Panics
+    /// When no request can meet it, or `count` is 0.
+    pub fn strike_next(&self, drive: DriveId, fault: Fault, count: u64) {
+        assert!(count > 0, "nothing would be struck");
+        assert!(fault != Fault::OldDrive, "a drive gets old by hand: see return_old_drive");
+        self.with(drive, |drive| drive.mischief.strike_next(fault, count));
+    }
+
+    /// How often each fault has struck on this drive since it was added.
+    pub fn fault_counts(&self, drive: DriveId) -> FaultCounts {
+        self.state.borrow().drives[drive.0 as usize].mischief.counts
+    }
+
+    /// The drive answers nothing for so long, or (`None`) until its power is cycled or it is let
+    /// go on with `Some(0)`. Then it does what it was asked.
+    pub fn hang(&self, drive: DriveId, for_ns: Option<u64>) {
+        let mut state = self.state.borrow_mut();
+        let until_ns = for_ns.map_or(NEVER_NS, |for_ns| state.now_ns + for_ns);
+        state.drive_hangs(drive.0 as usize, until_ns);
+    }
+
+    /// Everything fails from now on, what is in flight included, or no longer.
     pub fn set_dead(&self, drive: DriveId, dead: bool) {
-        self.with(drive, |drive| drive.faults.dead = dead);
+        let mut state = self.state.borrow_mut();
+        let index = drive.0 as usize;
+        if dead {
+            state.drive_dies(index);
+        } else {
+            state.drives[index].mischief.dead = false;
+        }
+    }
+
+    /// The drive comes back as it was when `image` was copied: what is in flight fails, then it
+    /// answers again, and all that happened to it since is undone.
+    pub fn return_old_drive(&self, drive: DriveId, image: &DriveImage) {
+        let index = drive.0 as usize;
+        let mut state = self.state.borrow_mut();
+        state.drive_dies(index);
+        state.disown_flying(index);
+        let now_ns = state.now_ns;
+        state.trace.record(now_ns, Fault::OldDrive as u64, || {
+            format!("drive {index} comes back as it was some time ago")
+        });
+        let mischief = &mut state.drives[index].mischief;
+        mischief.dead = false;
+        mischief.counts.count(Fault::OldDrive);
+        mischief.power_cycled();
+        mischief.forget_bad_sectors();
+        drop(state);
+        self.restore_drive(drive, image);
     }
 
     /// Flushes report success without doing anything from now on, or no longer.
     pub fn set_lying_flush(&self, drive: DriveId, lying: bool) {
-        self.with(drive, |drive| drive.faults.lying_flush = lying);
+        self.with(drive, |drive| drive.mischief.lying_flush = lying);
     }
 
     /// Replaces the drive's physics.

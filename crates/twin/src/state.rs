@@ -4,6 +4,8 @@
 //!   [`ROUND_NS`] otherwise.
 //! * An operation takes effect at the moment it completes. Until then it is in flight, and a
 //!   power cut may leave it done, not done, or torn.
+//! * A drive that hangs for ever keeps its operations at [`NEVER_NS`]; only its death, its return
+//!   or a power cut ends them.
 //! * After power fails nothing is accepted and nothing completes.
 //! * Sockets do not exist here: operations on them fail as unsupported.
 
@@ -16,6 +18,8 @@ use io::{Buf, Completed, ErrorKind, IoError, Op, OpId, Park, SocketId, World};
 
 use crate::change::Change;
 use crate::drive::Drive;
+use crate::fault::Fault;
+use crate::mischief::{Deed, NEVER_NS, Verdict};
 use crate::model::{Kind, Request};
 use crate::random::{Random, mix};
 use crate::trace::{Trace, digest};
@@ -23,6 +27,13 @@ use crate::trace::{Trace, digest};
 /// Virtual time one round of ready tasks takes. Not zero, so that a task that polls the clock in
 /// a loop gets somewhere; small against any drive.
 const ROUND_NS: u64 = 100;
+
+/// How long a machine stands still that waits for nothing but a drive that hangs for ever, until
+/// its owner pulls the plug.
+const PATIENCE_NS: u64 = 600_000_000_000;
+
+/// What a failed read leaves in its buffer.
+const RUBBISH: u8 = 0xdb;
 
 /// When power shall fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,9 +59,27 @@ pub enum Moment {
 /// What an operation does when it completes.
 enum Effect {
     Nothing,
-    Read { at: u64 },
+    Read {
+        at: u64,
+    },
+    /// Leaves rubbish in the buffer of a read that fails: nobody may look at it.
+    Scribble,
     Change(Change),
-    Flush { covered: u64 },
+    /// More than one, or none: a write that went wrong.
+    Changes(Vec<Change>),
+    Flush {
+        covered: u64,
+    },
+}
+
+impl Effect {
+    fn into_changes(self) -> Vec<Change> {
+        match self {
+            Effect::Change(change) => vec![change],
+            Effect::Changes(changes) => changes,
+            _ => Vec::new(),
+        }
+    }
 }
 
 struct Flying {
@@ -64,6 +93,8 @@ struct Flying {
     error: Option<IoError>,
     /// Power fails when it completes.
     fatal: bool,
+    /// No drive has to do with it.
+    is_refusal: bool,
 }
 
 impl PartialEq for Flying {
@@ -136,18 +167,83 @@ impl State {
         flying.sort_unstable_by_key(|op| op.sequence);
         self.stranded = vec![Vec::new(); self.drives.len()];
         for op in flying {
-            if let (Effect::Change(change), None) = (op.effect, op.error) {
-                self.stranded[op.drive].push(change);
-            }
+            self.stranded[op.drive].extend(op.effect.into_changes());
         }
         self.trace.record(self.now_ns, u64::MAX, || "power fails".into());
     }
 
-    /// The process is gone, the drives are not: they finish what they were given.
+    /// The process is gone, the drives are not: they finish what they were given. A drive that
+    /// hangs for ever is reset by the machine, which leaves open what it had begun.
     pub(crate) fn finish_flying(&mut self) {
-        while let Some(op) = self.flying.pop() {
-            self.now_ns = self.now_ns.max(op.done_at_ns);
+        while let Some(mut op) = self.flying.pop() {
+            if op.done_at_ns == NEVER_NS {
+                op.effect = self.cut_short(op.drive, op.effect);
+            } else {
+                self.now_ns = self.now_ns.max(op.done_at_ns);
+            }
             self.complete(op);
+        }
+        for drive in &mut self.drives {
+            if drive.mischief.hung_until_ns == NEVER_NS {
+                drive.mischief.power_cycled();
+            }
+        }
+    }
+
+    /// A drive is gone: what is in flight there fails at once, done or not done or in part.
+    pub(crate) fn drive_dies(&mut self, drive: usize) {
+        let path = self.drives[drive].spec.path.clone();
+        self.drives[drive].mischief.dead = true;
+        self.trace.record(self.now_ns, mix(drive as u64), || format!("drive {drive} is gone"));
+        let mut flying = std::mem::take(&mut self.flying).into_vec();
+        flying.sort_unstable_by_key(|op| op.sequence);
+        for mut op in flying {
+            if op.drive == drive && !op.is_refusal {
+                op.done_at_ns = self.now_ns;
+                op.effect = self.cut_short(drive, op.effect);
+                op.error.get_or_insert_with(|| {
+                    let message = format!("{path} stopped answering while it was at work");
+                    IoError::new(ErrorKind::Disconnected, message)
+                });
+            }
+            self.flying.push(op);
+        }
+    }
+
+    /// A drive completes nothing before that moment ([`NEVER_NS`]: no more), or, when it hung,
+    /// goes on at that moment.
+    pub(crate) fn drive_hangs(&mut self, drive: usize, until_ns: u64) {
+        let before_ns = std::mem::replace(&mut self.drives[drive].mischief.hung_until_ns, until_ns);
+        self.trace.record(self.now_ns, mix(until_ns ^ drive as u64), || {
+            format!("drive {drive} answers nothing before {until_ns}")
+        });
+        let mut flying = std::mem::take(&mut self.flying).into_vec();
+        for op in flying.iter_mut().filter(|op| op.drive == drive && !op.is_refusal) {
+            // What waited for the end of the hang alone goes on when that does.
+            let own_ns = if op.done_at_ns == before_ns { self.now_ns } else { op.done_at_ns };
+            op.done_at_ns = own_ns.max(until_ns);
+        }
+        self.flying = flying.into();
+    }
+
+    /// What is in flight at a drive does nothing to it any more.
+    pub(crate) fn disown_flying(&mut self, drive: usize) {
+        let mut flying = std::mem::take(&mut self.flying).into_vec();
+        for op in flying.iter_mut().filter(|op| op.drive == drive && !op.is_refusal) {
+            if !matches!(op.effect, Effect::Scribble) {
+                op.effect = Effect::Nothing;
+            }
+        }
+        self.flying = flying.into();
+    }
+
+    /// What an operation does that is interrupted in the drive.
+    fn cut_short(&mut self, drive: usize, effect: Effect) -> Effect {
+        match effect {
+            Effect::Read { .. } => Effect::Scribble,
+            Effect::Flush { .. } => Effect::Nothing,
+            Effect::Change(change) => Effect::Changes(self.drives[drive].fate_of(&change)),
+            other => other,
         }
     }
 
@@ -177,19 +273,53 @@ impl State {
         self.trace.record(self.now_ns, place ^ content, || {
             format!("drive {drive} {kind:?} at {at} length {length} content {content:016x}")
         });
-        let (done_at_ns, error) = self.drives[drive].accept(self.now_ns, &request);
-        let effect = match (kind, &buf) {
-            _ if error.is_some() => Effect::Nothing,
-            (Kind::Read, _) => Effect::Read { at },
-            (Kind::Write, Some(buf)) => Effect::Change(Change::write(at, buf)),
-            (Kind::WriteZeroes, _) => Effect::Change(Change::Zero(at..at + length)),
-            (Kind::Trim, _) => Effect::Change(self.drives[drive].trim(at, length)),
-            _ => Effect::Flush { covered: self.drives[drive].cache.sequence() },
+        let (done_at_ns, verdict) = self.drives[drive].accept(self.now_ns, &request);
+        if let Some(fault) = verdict.fault {
+            self.trace.record(self.now_ns, fault as u64, || format!("drive {drive}: {fault}"));
+            self.befall(drive, fault, &request, done_at_ns);
+        }
+        let Verdict { error, deed, .. } = verdict;
+        let sought = if let Deed::At(elsewhere) = deed { elsewhere } else { at };
+        let deed = if sought == at { deed } else { Deed::Whole };
+        let asked = match (kind, &buf) {
+            (Kind::Write, Some(buf)) => Some(Change::write(sought, buf)),
+            (Kind::WriteZeroes, _) => Some(Change::Zero(at..at + length)),
+            (Kind::Trim, _) => Some(self.drives[drive].trim(at, length)),
+            _ => None,
+        };
+        let effect = match (asked, kind) {
+            (Some(change), _) if deed == Deed::Whole => Effect::Change(change),
+            (Some(change), _) => Effect::Changes(self.drives[drive].changes_of(deed, change)),
+            (None, Kind::Read) if error.is_none() => Effect::Read { at },
+            (None, Kind::Read) => Effect::Scribble,
+            (None, _) if deed == Deed::Nothing => Effect::Nothing,
+            (None, _) => Effect::Flush { covered: self.drives[drive].cache.sequence() },
         };
         let fatal = moment == Some(Moment::Completed);
-        self.fly(Flying { done_at_ns, sequence: 0, boot, id, drive, buf, effect, error, fatal });
+        self.fly(Flying {
+            done_at_ns,
+            sequence: 0,
+            boot,
+            id,
+            drive,
+            buf,
+            effect,
+            error,
+            fatal,
+            is_refusal: false,
+        });
         if moment == Some(Moment::Submitted) {
             self.fail_power();
+        }
+    }
+
+    /// What a fault does beyond the request that met it.
+    fn befall(&mut self, drive: usize, fault: Fault, request: &Request, done_at_ns: u64) {
+        match fault {
+            Fault::Death => self.drive_dies(drive),
+            Fault::Hang | Fault::EndlessHang => self.drive_hangs(drive, done_at_ns),
+            Fault::BitRot => self.drives[drive].rot(request),
+            _ => {}
         }
     }
 
@@ -213,6 +343,7 @@ impl State {
             effect,
             error: Some(error),
             fatal: false,
+            is_refusal: true,
         });
     }
 
@@ -234,13 +365,13 @@ impl State {
                 let buf = op.buf.as_mut().expect("a read has a buffer");
                 self.drives[op.drive].cache.current().read(at, buf);
             }
+            Effect::Scribble => op.buf.as_mut().expect("a read has a buffer").fill(RUBBISH),
             Effect::Change(change) => self.drives[op.drive].cache.complete(change),
-            Effect::Flush { covered } => {
-                let drive = &mut self.drives[op.drive];
-                if !drive.faults.lying_flush {
-                    drive.cache.settle(covered);
-                }
+            Effect::Changes(changes) => {
+                let cache = &mut self.drives[op.drive].cache;
+                changes.into_iter().for_each(|change| cache.complete(change));
             }
+            Effect::Flush { covered } => self.drives[op.drive].cache.settle(covered),
         }
         let moved = op.buf.as_ref().map_or(0, |buf| buf.len() as u64);
         Completed { id: op.id, buf: op.buf, result: op.error.map_or(Ok(moved), Err) }
@@ -248,6 +379,11 @@ impl State {
 
     fn poll(&mut self, boot: u64, park: Park, done: &mut Vec<Completed>) {
         let next_ns = self.flying.peek().map(|op| op.done_at_ns);
+        if park == Park::Forever && next_ns == Some(NEVER_NS) {
+            // Nothing can happen any more. Somebody walks up and pulls the plug.
+            self.now_ns += PATIENCE_NS;
+            return self.fail_power();
+        }
         let until_ns = match (park, next_ns) {
             (Park::Never, _) => self.now_ns + ROUND_NS,
             (Park::Until(deadline_ns), Some(next_ns)) => next_ns.min(deadline_ns),
