@@ -64,7 +64,7 @@ pub(crate) async fn checkpoint(shared: &Rc<Shared>) -> Result<(), Error> {
         state.counters.checkpoints += 1;
         state.reclaim();
     }
-    shared.room.wake_all();
+    shared.wake_room();
     Ok(())
 }
 
@@ -126,7 +126,7 @@ async fn write_pages(shared: &Rc<Shared>) -> Result<(), Error> {
         let mut entries = Vec::new();
         pages
             .into_iter()
-            .map(|(page, _)| {
+            .map(|page| {
                 let mut buf = shared.io.pool().take(PAGE_BYTES);
                 state.map.page_entries(page, &mut entries);
                 encode(&mut buf, tag, page, lsn, &entries);

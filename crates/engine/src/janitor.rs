@@ -89,7 +89,7 @@ pub(crate) async fn run(shared: Rc<Shared>) {
                 failed_at = Some(shared.io.now_ns());
             }
         }
-        shared.room.wake_all();
+        shared.wake_room();
     }
     shared.janitor_ended.set(true);
     shared.janitor_work.wake_all();
@@ -143,14 +143,15 @@ fn choose(state: &mut State, now_ns: u64) -> Work {
     let idle = state.requests_under_way == 0 && now_ns >= idle_at;
     let has_work = destageable
         || reclaimable >= worth
-        || state.quarantine_waits_for_record()
+        || state.waits_for_record()
         || state.policy.has_candidates()
         || state.slots[0].free() < state.fast_reserve();
     if !has_work {
         return Work::Rest(None);
     }
     if !idle {
-        return Work::Rest(Some(now_ns.max(idle_at - IDLE_NS) + IDLE_NS));
+        let busy = state.requests_under_way > 0;
+        return Work::Rest(Some(if busy { now_ns + IDLE_NS } else { idle_at }));
     }
     if destageable {
         return Work::Destage;
@@ -158,7 +159,7 @@ fn choose(state: &mut State, now_ns: u64) -> Work {
     if reclaimable >= worth {
         return Work::Checkpoint;
     }
-    if state.quarantine_waits_for_record() {
+    if state.waits_for_record() {
         return Work::DurablePoint;
     }
     if state.policy.has_candidates() || state.slots[0].free() < state.fast_reserve() {
@@ -175,7 +176,7 @@ pub(crate) fn wake_if_needed(shared: &Shared) {
         Rest::UntilIdle => state.log_fill() >= FILL_BUSY || state.young.len() > YOUNG_MAX,
         Rest::UntilWoken => {
             state.log.live_blocks() > state.log.lost_blocks()
-                || state.quarantine_waits_for_record()
+                || state.waits_for_record()
                 || state.policy.has_candidates()
                 || state.young.len() > YOUNG_MAX
                 || state.slots[0].free() < state.fast_reserve()
@@ -193,19 +194,18 @@ async fn rest(shared: &Rc<Shared>, until_ns: Option<u64>) {
         if until_ns.is_some() { Rest::UntilIdle } else { Rest::UntilWoken };
     let now_ns = shared.io.now_ns();
     let mut alarm = until_ns.map(|until| Box::pin(shared.io.sleep(until.saturating_sub(now_ns))));
-    let mut registered = false;
+    let mut place = None;
     poll_fn(|context| {
         if let Some(alarm) = &mut alarm
             && alarm.as_mut().poll(context).is_ready()
         {
             return Poll::Ready(());
         }
-        if registered {
+        if place.is_some() {
             // Woken, and not by the alarm.
             return Poll::Ready(());
         }
-        registered = true;
-        shared.janitor_work.register(context);
+        shared.janitor_work.register(&mut place, context);
         Poll::Pending
     })
     .await;

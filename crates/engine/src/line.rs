@@ -1,12 +1,14 @@
 //! A line for those who wait for room, so that a large request is not passed by small ones for
 //! ever.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::task::{Context, Waker};
 
 /// Who waits, in order of arrival.
 #[derive(Debug, Default)]
 pub(crate) struct Line {
-    waiting: BTreeSet<u64>,
+    /// With how to wake each, once it has been polled.
+    waiting: BTreeMap<u64, Option<Waker>>,
     next: u64,
 }
 
@@ -19,7 +21,7 @@ impl Line {
     pub fn join(&mut self) -> Place {
         let place = Place(self.next);
         self.next += 1;
-        self.waiting.insert(place.0);
+        self.waiting.insert(place.0, None);
         place
     }
 
@@ -30,11 +32,30 @@ impl Line {
 
     /// Whether it is the turn of `place`; of a newcomer (`None`) only when nobody waits.
     pub fn is_turn(&self, place: Option<Place>) -> bool {
-        match (self.waiting.first(), place) {
+        match (self.waiting.keys().next(), place) {
             (None, _) => true,
             (Some(first), Some(place)) => *first == place.0,
             (Some(_), None) => false,
         }
+    }
+
+    /// Has the task of this place woken when it may be its turn.
+    pub fn register(&mut self, place: Place, context: &Context<'_>) {
+        if let Some(waker) = self.waiting.get_mut(&place.0) {
+            *waker = Some(context.waker().clone());
+        }
+    }
+
+    /// Has the first look again. The others need not: it is not their turn.
+    pub fn wake_first(&self) {
+        if let Some(Some(waker)) = self.waiting.values().next() {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Has everyone look again: there is nothing to wait for any more.
+    pub fn wake_all(&self) {
+        self.waiting.values().flatten().for_each(Waker::wake_by_ref);
     }
 
     pub fn is_empty(&self) -> bool {

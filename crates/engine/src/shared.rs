@@ -35,7 +35,8 @@ pub(crate) struct Shared {
     pub written: WrittenWaits,
     /// A flush ended.
     pub flushed: WaitList,
-    /// The log's tail moved: there is room.
+    /// The log's tail moved: there is room for the volume's own records. Clients wait in
+    /// `State::room_line`.
     pub room: WaitList,
     /// An extent was released by its writer.
     pub released: WaitList,
@@ -83,6 +84,13 @@ impl Shared {
             list.wake_all();
         }
         self.written.wake_all();
+        self.state.borrow().room_line.wake_all();
+    }
+
+    /// Has those look again who wait for room in the log.
+    pub fn wake_room(&self) {
+        self.room.wake_all();
+        self.state.borrow().room_line.wake_first();
     }
 
     /// `Err` once the volume is poisoned. Requests under way while it is being closed go on.
@@ -149,13 +157,16 @@ impl Shared {
         let place = self.state.borrow_mut().room_line.join();
         let turn = RoomTurn { shared: self.clone(), place };
         self.janitor_work.wake_all();
-        self.room
-            .until(|| {
-                let state = self.state.borrow();
-                let turn = state.room_line.is_turn(Some(place)) && enough(&state);
-                (state.poisoned.is_some() || turn).then_some(())
-            })
-            .await;
+        poll_fn(|context| {
+            let mut state = self.state.borrow_mut();
+            let its_turn = state.room_line.is_turn(Some(place)) && enough(&state);
+            if state.poisoned.is_some() || its_turn {
+                return Poll::Ready(());
+            }
+            state.room_line.register(place, context);
+            Poll::Pending
+        })
+        .await;
         turn
     }
 
@@ -230,7 +241,7 @@ impl RoomTurn {
 impl Drop for RoomTurn {
     fn drop(&mut self) {
         self.shared.state.borrow_mut().room_line.leave(self.place);
-        self.shared.room.wake_all();
+        self.shared.wake_room();
     }
 }
 

@@ -207,6 +207,12 @@ impl State {
         self.quarantine.waits_for_record(self.log.recorded(), self.home_accesses.ended())
     }
 
+    /// Whether nothing but a record that says what is durable is missing: for slots to come back,
+    /// or for clients' last changes, whose damage would otherwise pass for a torn end of the log.
+    pub fn waits_for_record(&self) -> bool {
+        self.quarantine_waits_for_record() || self.log.recorded() < self.log.client_end()
+    }
+
     /// Whether recovery would still verify the extent's home by its data.
     pub fn is_young(&self, extent: ExtentId) -> bool {
         !self.young.is_empty() && self.young.contains_key(&extent.0)

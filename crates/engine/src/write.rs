@@ -578,7 +578,7 @@ async fn settle(shared: &Shared, run: Run, outcome: Result<(), io::IoError>) -> 
                     state.slots[home.tier.index()].release(home.slot);
                 }
                 drop(state);
-                shared.room.wake_all();
+                shared.wake_room();
                 return Err(error.into());
             }
             // Promised at planning, so this does not wait; it fails when the volume is poisoned.
@@ -596,7 +596,7 @@ async fn settle(shared: &Shared, run: Run, outcome: Result<(), io::IoError>) -> 
                 state.log.note_client();
             }
             // Others may have waited for what was promised to this one.
-            shared.room.wake_all();
+            shared.wake_room();
             // Not waited for: the data is in place and the map says so; a flush waits.
             shared.log_work.wake_all();
             Ok(())

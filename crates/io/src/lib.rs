@@ -30,5 +30,5 @@ pub use mailbox::{Receiver, Sender, Undelivered, mailbox};
 pub use op::{Completed, DeviceId, Op, OpId, SocketId};
 pub use socket::{Accepting, Listener, Socket, Transferring};
 pub use volume::{Durability, Place, Span, Volume, VolumeInfo, ZeroMode};
-pub use wait::{Gate, Pass, WaitList};
+pub use wait::{Gate, Pass, WaitList, WaitPlace};
 pub use world::{Park, Unpark, World};

@@ -1,6 +1,7 @@
 //! Waiting for a condition inside one thread.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
@@ -10,6 +11,16 @@ use std::task::{Context, Poll, Waker};
 #[derive(Default)]
 pub struct WaitList {
     wakers: RefCell<Vec<Waker>>,
+    /// Wakes so far.
+    round: Cell<u64>,
+}
+
+/// Where a task stands in a [`WaitList`], so that it is found again without a search when the task
+/// is polled for another reason.
+#[derive(Debug, Clone, Copy)]
+pub struct WaitPlace {
+    round: u64,
+    index: usize,
 }
 
 impl WaitList {
@@ -20,22 +31,30 @@ impl WaitList {
 
     /// Waits until `condition` gives a value. It is tested at once and after each wake.
     pub async fn until<T>(&self, mut condition: impl FnMut() -> Option<T>) -> T {
+        let mut place = None;
         poll_fn(|context| match condition() {
             Some(value) => Poll::Ready(value),
             None => {
-                self.register(context);
+                self.register(&mut place, context);
                 Poll::Pending
             }
         })
         .await
     }
 
-    /// Has the task of `context` woken by the next [`WaitList::wake_all`].
-    pub fn register(&self, context: &Context<'_>) {
+    /// Has the task of `context` woken by the next [`WaitList::wake_all`]. `place` is what the
+    /// task was given before, so that it does not queue twice.
+    pub fn register(&self, place: &mut Option<WaitPlace>, context: &Context<'_>) {
         let mut wakers = self.wakers.borrow_mut();
-        // A task polled again for another reason must not queue twice.
-        if !wakers.iter().any(|waker| waker.will_wake(context.waker())) {
-            wakers.push(context.waker().clone());
+        let round = self.round.get();
+        match place {
+            Some(known) if known.round == round => {
+                wakers[known.index].clone_from(context.waker());
+            }
+            _ => {
+                *place = Some(WaitPlace { round, index: wakers.len() });
+                wakers.push(context.waker().clone());
+            }
         }
     }
 
@@ -43,6 +62,7 @@ impl WaitList {
     pub fn wake_all(&self) {
         // Taken out first: a waker may run code that waits here again.
         let wakers = std::mem::take(&mut *self.wakers.borrow_mut());
+        self.round.set(self.round.get() + 1);
         for waker in wakers {
             waker.wake();
         }
@@ -65,7 +85,18 @@ struct GateInner {
     used: Cell<u64>,
     next_ticket: Cell<u64>,
     serving: Cell<u64>,
-    waiting: WaitList,
+    /// Who waits, by ticket. Only the one whose turn it is can go in, so only that one is woken:
+    /// waking all for each pass would cost the square of their number.
+    waiting: RefCell<BTreeMap<u64, Waker>>,
+}
+
+impl GateInner {
+    fn wake_next(&self) {
+        let waker = self.waiting.borrow_mut().remove(&self.serving.get());
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
 }
 
 /// A share of a [`Gate`], given back on drop.
@@ -82,7 +113,7 @@ impl Gate {
             used: Cell::new(0),
             next_ticket: Cell::new(0),
             serving: Cell::new(0),
-            waiting: WaitList::new(),
+            waiting: RefCell::default(),
         }))
     }
 
@@ -91,18 +122,19 @@ impl Gate {
         let inner = &self.0;
         let ticket = inner.next_ticket.get();
         inner.next_ticket.set(ticket + 1);
-        inner
-            .waiting
-            .until(|| {
-                let used = inner.used.get();
-                let fits = used == 0 || used + amount <= inner.limit;
-                (inner.serving.get() == ticket && fits).then(|| {
-                    inner.used.set(used + amount);
-                    inner.serving.set(ticket + 1);
-                })
-            })
-            .await;
-        inner.waiting.wake_all();
+        poll_fn(|context| {
+            let used = inner.used.get();
+            let fits = used == 0 || used + amount <= inner.limit;
+            if inner.serving.get() == ticket && fits {
+                inner.used.set(used + amount);
+                inner.serving.set(ticket + 1);
+                return Poll::Ready(());
+            }
+            inner.waiting.borrow_mut().insert(ticket, context.waker().clone());
+            Poll::Pending
+        })
+        .await;
+        inner.wake_next();
         Pass { gate: self.clone(), amount }
     }
 
@@ -116,6 +148,62 @@ impl Drop for Pass {
     fn drop(&mut self) {
         let inner = &self.gate.0;
         inner.used.set(inner.used.get() - self.amount);
-        inner.waiting.wake_all();
+        inner.wake_next();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
+
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_task_polled_again_waits_once_in_each_round() {
+        let (list, count) = (WaitList::new(), Arc::new(Count::default()));
+        let waker = Waker::from(count.clone());
+        let context = Context::from_waker(&waker);
+        let mut places = [None; 3];
+        for woken in [3, 6] {
+            for place in &mut places {
+                list.register(place, &context);
+                list.register(place, &context);
+            }
+            list.wake_all();
+            assert_eq!(count.0.load(Ordering::Relaxed), woken);
+            assert!(list.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_gate_wakes_only_the_one_whose_turn_it_is() {
+        let (gate, count) = (Gate::new(1), Arc::new(Count::default()));
+        let waker = Waker::from(count.clone());
+        let mut context = Context::from_waker(&waker);
+        let mut waiting: Vec<_> = (0..1000).map(|_| Box::pin(gate.enter(1))).collect();
+        let mut inside: Vec<Pass> = Vec::new();
+        for one in &mut waiting {
+            if let Poll::Ready(pass) = one.as_mut().poll(&mut context) {
+                inside.push(pass);
+            }
+        }
+        for next in &mut waiting[1..] {
+            assert_eq!(inside.len(), 1);
+            inside.clear();
+            let Poll::Ready(pass) = next.as_mut().poll(&mut context) else { panic!("its turn") };
+            inside.push(pass);
+        }
+        // One wake for each pass that ended, and one by each that went in, to no avail.
+        assert!(count.0.load(Ordering::Relaxed) < 2000, "{count:?}", count = count.0);
     }
 }

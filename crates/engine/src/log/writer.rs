@@ -24,6 +24,7 @@ const RECORDS_IN_FLIGHT_MAX: usize = 8;
 /// Runs until the engine is closed.
 pub(crate) async fn run(shared: Rc<Shared>) {
     let mut under_way: Vec<(Lsn, Watched<Transfer>)> = Vec::with_capacity(RECORDS_IN_FLIGHT_MAX);
+    let mut place = None;
     poll_fn(|context| {
         settle_done(&shared, &mut under_way, context);
         let stop = submit_waiting(&shared, &mut under_way);
@@ -32,7 +33,7 @@ pub(crate) async fn run(shared: Rc<Shared>) {
         }
         // New transfers must be polled once to know whom to wake.
         settle_done(&shared, &mut under_way, context);
-        shared.log_work.register(context);
+        shared.log_work.register(&mut place, context);
         Poll::Pending
     })
     .await;
