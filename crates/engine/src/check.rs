@@ -30,7 +30,8 @@ pub struct CheckReport {
     pub geometry: Geometry,
     /// What is wrong and cannot be repaired by opening the volume.
     pub errors: Vec<String>,
-    /// What is damaged but has an intact copy; opening the volume for writing repairs it.
+    /// What is damaged but has an intact copy. Opening the volume for writing repairs it, except
+    /// copies of map pages on the slow drive alone: those are rewritten when their page changes.
     pub repairable: Vec<String>,
     /// Extents with a home, on the fast and the slow drive.
     pub extents_mapped: [u64; 2],

@@ -17,6 +17,7 @@ use crate::flush::{flush_all, flush_for_client};
 use crate::format::superblock::{State as Left, Superblock};
 use crate::log::waits::WrittenWaits;
 use crate::log::{Logged, writer};
+use crate::map_repair::repair;
 use crate::marks::{self, Mark};
 use crate::recover::{Source, recover};
 use crate::shared::Shared;
@@ -291,6 +292,7 @@ async fn begin_session(
         }
     }
     state.log.begin_session(superblock.generation);
+    repair(io, [fast, slow], state, superblock.volume_tag()).await?;
     Ok(superblock)
 }
 

@@ -24,6 +24,7 @@ mod janitor;
 mod line;
 mod log;
 mod map;
+mod map_repair;
 pub mod marks;
 mod mover;
 mod pace;

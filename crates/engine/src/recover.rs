@@ -46,6 +46,7 @@ pub(crate) struct Source<'a> {
 /// An allocation that must be verified by its data.
 struct Pending {
     lsn: Lsn,
+    extent: ExtentId,
     home: Home,
     crc: u32,
 }
@@ -168,6 +169,7 @@ async fn load_page(
     let fast = newest(&judged);
     let slow = newest(&slow_judged);
     state.recovery.pages_repaired += 1;
+    state.damaged_pages.push(page);
     let (lsn, bytes) = match (fast, slow) {
         (Some((copy, lsn)), slow) if slow.is_none_or(|(_, slow)| slow <= lsn) => {
             marks::hit(Mark::MapCopyRepaired);
@@ -176,9 +178,7 @@ async fn load_page(
         }
         (_, Some((copy, lsn))) => {
             marks::hit(Mark::MapPageFromSlow);
-            // The next checkpoint writes the other copy on both drives: this one stays until then.
             state.map.set_newer_copy(page, copy as u64);
-            state.map.mark_dirty(page, source.superblock.log_tail);
             (lsn, &other[copy * PAGE_BYTES..][..PAGE_BYTES])
         }
         _ if judged.contains(&PageCopy::Blank) || slow_judged == [PageCopy::Blank; 2] => {
@@ -438,7 +438,7 @@ fn apply_entries(
                 set(state, *extent, home);
                 state.forget_logged(*extent);
                 if let Some(home) = home {
-                    pending.push_back(Pending { lsn, home, crc: *crc });
+                    pending.push_back(Pending { lsn, extent: *extent, home, crc: *crc });
                 }
             }
             Entry::Relocate { extent, entry } => {
@@ -513,7 +513,20 @@ async fn verify(
         }
         let Some((allocation, transfer)) = under_way.pop_front() else { return Ok(None) };
         let (buf, outcome) = transfer.await;
-        outcome?;
+        // Whether the data arrived before the crash cannot be known: to take it for missing could
+        // lose flushed writes, to take it for present could show what was never written.
+        outcome.map_err(|error| {
+            let at = allocation.extent.0 * geometry.extent_bytes;
+            error.within(format!(
+                "the volume's bytes {at} to {} were written shortly before the crash, to byte {} \
+                 of the {} drive, which cannot be read now. Nothing was changed and nothing is \
+                 given up: make the drive readable again (cable, power, controller), or restore \
+                 that range from an image, and open the volume again",
+                at + geometry.extent_bytes,
+                geometry.position(allocation.home),
+                allocation.home.tier,
+            ))
+        })?;
         if crc32c(&buf) != allocation.crc && !canary!(FreshUnchecked) {
             return Ok(Some(allocation.lsn));
         }

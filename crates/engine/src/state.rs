@@ -103,6 +103,8 @@ pub(crate) struct State {
     pub promised_blocks: u64,
     /// Extents whose home could not be read as a whole: they are rewritten in place only.
     pub unreadable: BTreeSet<ExtentId>,
+    /// Map pages of which recovery found a damaged copy on the fast drive.
+    pub damaged_pages: Vec<u64>,
     /// Where the search for cold residents of the fast drive goes on.
     pub clock_hand: u64,
 }
@@ -138,6 +140,7 @@ impl State {
             pace: Pace::default(),
             promised_blocks: 0,
             unreadable: BTreeSet::new(),
+            damaged_pages: Vec::new(),
             clock_hand: 0,
         }
     }
