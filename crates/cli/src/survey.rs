@@ -1,7 +1,7 @@
 //! Looking at volumes: live through their server, otherwise from their superblocks.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use export::control::{self, ControlReply, ControlRequest};
 
@@ -16,19 +16,36 @@ use crate::volume_status::VolumeStatus;
 /// How long a server may take to answer: it may be waiting for a slow drive.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// How long a server that no longer answers may take to end: a last checkpoint and its flushes on a
+/// busy hard disk.
+const ENDING: Duration = Duration::from_secs(3);
+const ENDING_STEP: Duration = Duration::from_millis(20);
+
 /// How the selected volume is.
 pub fn volume(settings: &Settings, selection: &Selection) -> Result<VolumeStatus, Failure> {
     if ServerRecord::alive(settings, &selection.name)?.is_some_and(|server| server.ready) {
         match live(settings, &selection.name) {
             Ok(status) => return Ok(status),
-            // It ended between the look and the question: then it is at rest.
-            Err(_) if !ServerRecord::is_alive(settings, &selection.name)? => {}
+            // It was ending when it was asked: its doors close before its drives are at rest.
+            Err(_) if ends_soon(settings, &selection.name)? => {}
             Err(failure) => return Err(failure),
         }
     }
     let [fast, slow] = selection.read();
     let name = selection.name.as_str();
     Ok(VolumeStatus::at_rest(name, (selection.fast.clone(), fast), (selection.slow.clone(), slow)))
+}
+
+/// Whether the server of `name` is gone, now or within [`ENDING`].
+fn ends_soon(settings: &Settings, name: &VolumeName) -> Result<bool, Failure> {
+    let deadline = Instant::now() + ENDING;
+    while ServerRecord::is_alive(settings, name)? {
+        if Instant::now() >= deadline {
+            return Ok(false);
+        }
+        std::thread::sleep(ENDING_STEP);
+    }
+    Ok(true)
 }
 
 /// How the served volume `name` is, as its server says.
