@@ -107,6 +107,8 @@ fn loop_devices() -> Vec<(std::path::PathBuf, u64, String)> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
     use super::*;
 
     #[test]
@@ -125,7 +127,10 @@ mod tests {
         if let Some(holder) = lock_holder(file.path()) {
             assert_eq!(holder, std::process::id());
         } else {
-            eprintln!("SKIPPED: /proc/locks does not name this file system's files");
+            let _ = writeln!(
+                std::io::stderr(),
+                "SKIPPED: /proc/locks does not name this file system's files"
+            );
         }
     }
 
@@ -135,7 +140,8 @@ mod tests {
         let root = fs::metadata("/").unwrap().dev();
         let sysfs = fs::canonicalize(sysfs_of(root));
         let Ok(name) = sysfs.as_ref().map(|sysfs| sysfs.file_name().unwrap()) else {
-            eprintln!("SKIPPED: the root file system is on no block device");
+            let _ =
+                writeln!(std::io::stderr(), "SKIPPED: the root file system is on no block device");
             return;
         };
         let mut users = Vec::new();

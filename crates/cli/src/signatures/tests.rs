@@ -1,3 +1,4 @@
+use std::io::Write as _;
 use std::process::Command;
 
 use super::*;
@@ -76,7 +77,7 @@ fn file_systems_made_by_their_own_tools_are_recognised() {
             .stderr(std::process::Stdio::null())
             .status();
         if !made.is_ok_and(|status| status.success()) {
-            eprintln!("SKIPPED: {tool} is not installed or failed here");
+            let _ = writeln!(std::io::stderr(), "SKIPPED: {tool} is not installed or failed here");
             continue;
         }
         let found = describe(&find(file.as_file(), size_bytes).unwrap());

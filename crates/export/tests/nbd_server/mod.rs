@@ -2,6 +2,7 @@
 
 #![allow(dead_code)] // Each test binary uses its own part.
 
+use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -113,7 +114,7 @@ pub fn has(tool: &str) -> bool {
         std::env::split_paths(&paths).any(|directory| directory.join(tool).is_file())
     });
     if !found {
-        eprintln!("SKIPPED: {tool} is not installed");
+        let _ = writeln!(std::io::stderr(), "SKIPPED: {tool} is not installed");
     }
     found
 }
@@ -171,7 +172,7 @@ pub fn nbdsh() -> Option<Command> {
             return Some(command);
         }
     }
-    eprintln!("SKIPPED: no Python has the module nbd (python3-libnbd)");
+    let _ = writeln!(std::io::stderr(), "SKIPPED: no Python has the module nbd (python3-libnbd)");
     None
 }
 
