@@ -1,8 +1,9 @@
 # The few commands a newcomer needs. Everything behind them is in xtask/ and scripts/.
 
 ROUNDS ?= 50
+SECONDS ?= 60
 
-.PHONY: help setup build run test check crash bench clean
+.PHONY: help setup build run test check crash fuzz damage bench clean
 
 help: ## what there is
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -24,6 +25,12 @@ check: setup ## the whole gate: format, lints, docs, tidiness, tests
 
 crash: setup build ## kill -9 under fio, SQLite and PostgreSQL load, ROUNDS times (default 50)
 	BIMETAL_CRASH_ROUNDS=$(ROUNDS) cargo test --release --locked --package bimetal --test crash -- --nocapture --test-threads=1
+
+fuzz: ## each decoder of foreign bytes under a fuzzer, SECONDS long (default 60; needs a nightly compiler)
+	@cargo x fuzz --seconds $(SECONDS)
+
+damage: ## every byte of two volumes' metadata changed, one at a time, on all cores
+	cargo run --release --locked --package bimetal-hostile --example damage
 
 bench: setup build ## side by side with nbdkit and qemu-nbd; prints tables of ratios
 	@cargo x bench

@@ -3,6 +3,7 @@
 mod bench;
 mod check;
 mod demo;
+mod fuzz;
 mod manifest;
 mod shell;
 mod tidy;
@@ -29,6 +30,8 @@ enum Verb {
     Demo(demo::DemoArguments),
     /// Measure the NBD door beside nbdkit and qemu-nbd
     Bench(bench::BenchArguments),
+    /// Fuzz the decoders of bytes that somebody else wrote (needs a nightly compiler)
+    Fuzz(fuzz::FuzzArguments),
 }
 
 fn main() -> ExitCode {
@@ -37,6 +40,7 @@ fn main() -> ExitCode {
         Verb::Tidy => tidy::run(),
         Verb::Demo(arguments) => demo::run(&arguments),
         Verb::Bench(arguments) => bench::run(&arguments),
+        Verb::Fuzz(arguments) => fuzz::run(&arguments),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -13,6 +13,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("bimetal-uring", &["bimetal-io"]),
     ("bimetal-twin", &["bimetal-io"]),
     ("bimetal-export", &["bimetal-io"]),
+    ("bimetal-hostile", &["bimetal-io", "bimetal-engine", "bimetal-twin", "bimetal-export"]),
     ("bimetal-hunt", &["bimetal-io", "bimetal-engine", "bimetal-twin"]),
     (
         "bimetal",

@@ -41,10 +41,7 @@ impl VolumeFile {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error).on_path("read", &path),
         };
-        let file: VolumeFile = toml::from_str(&text).map_err(|error| {
-            Failure::failed(format!("{} is not a volume file: {error}", path.display()))
-                .hint("'bimetal import --fast DEV --slow DEV --force' writes it again")
-        })?;
+        let file = VolumeFile::parse(&text, &path)?;
         if file.name != *name {
             return Err(Failure::failed(format!(
                 "{} describes the volume '{}'",
@@ -54,6 +51,14 @@ impl VolumeFile {
             .hint("a volume's file carries its name: rename one or the other"));
         }
         Ok(Some(file))
+    }
+
+    /// Reads what stands in a file; `path` is for the message.
+    pub fn parse(text: &str, path: &Path) -> Result<VolumeFile, Failure> {
+        toml::from_str(text).map_err(|error| {
+            Failure::failed(format!("{} is not a volume file: {error}", path.display()))
+                .hint("'bimetal import --fast DEV --slow DEV --force' writes it again")
+        })
     }
 
     /// Writes the file, whole or not at all.

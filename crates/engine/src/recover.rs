@@ -17,7 +17,7 @@ use crate::format::map_page::{
     ENTRIES_PER_PAGE, PAGE_BYTES, PageCopy, decode_home, entries, examine,
 };
 use crate::format::record::{Entry, Header, decode_entries, decode_header};
-use crate::format::superblock::Superblock;
+use crate::format::superblock::{State as Left, Superblock};
 use crate::geometry::Geometry;
 use crate::log::reader::LogReader;
 use crate::log::{Log, Logged};
@@ -161,6 +161,9 @@ async fn load_page(
         let Some((copy, lsn)) = newest(&judged) else { return Ok(Lsn(0)) };
         apply_page(state, page, halves[copy])?;
         state.map.set_newer_copy(page, copy as u64);
+        if may_be_alone(source.superblock, lsn) {
+            state.map.mark_dirty(page, source.superblock.log_tail);
+        }
         return Ok(lsn);
     }
     // A copy is damaged: torn by a cut, then nothing newer exists anywhere, or rotten, then the
@@ -174,6 +177,9 @@ async fn load_page(
         (Some((copy, lsn)), slow) if slow.is_none_or(|(_, slow)| slow <= lsn) => {
             marks::hit(Mark::MapCopyRepaired);
             state.map.set_newer_copy(page, copy as u64);
+            if may_be_alone(source.superblock, lsn) {
+                state.map.mark_dirty(page, source.superblock.log_tail);
+            }
             (lsn, halves[copy])
         }
         (_, Some((copy, lsn))) => {
@@ -202,6 +208,14 @@ async fn load_page(
     };
     apply_page(state, page, bytes)?;
     Ok(lsn)
+}
+
+/// Whether a page that the fast drive has may be missing on the slow one: a checkpoint wrote it, and
+/// nothing says that it came to its end. The log still has the changes it holds, but replay will
+/// not see them as changes; unless the page is written anew before the tail passes them, the slow
+/// drive's page stays behind for good, and is believed when the fast drive's rots.
+fn may_be_alone(superblock: &Superblock, page_lsn: Lsn) -> bool {
+    superblock.state != Left::Clean && page_lsn > superblock.log_tail
 }
 
 /// Both copies of a page on the fast drive, each read on its own, and whether it could be.
@@ -315,7 +329,8 @@ async fn replay(
     }
     if lsn < claimed {
         return Err(Error::Damaged(format!(
-            "the landing log on {} ends at {lsn}, but was durable up to {claimed}",
+            "the landing log on {} ends at {lsn}, but was durable up to {claimed}: its end is lost, or \
+             the drive is an older copy. Nothing was changed; give the drive that was in use",
             source.fast.info().path
         )));
     }

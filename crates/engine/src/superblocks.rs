@@ -168,7 +168,23 @@ pub(crate) fn judge_pair(
         }
     }
     judge_generations(&pair, path(Tier::Fast), path(Tier::Slow))?;
+    let mut pair = pair;
+    if pair[0].generation == pair[1].generation {
+        // What the slow drive says of the log is mostly older, but not when the fast drive is a
+        // copy from earlier in the session: then its log must not pass for a whole one.
+        pair[0].log_durable = pair[0].log_durable.max(pair[1].log_durable);
+    }
     Ok(pair)
+}
+
+/// How far a session has come.
+fn progress(state: State) -> u32 {
+    match state {
+        State::Creating => 0,
+        State::Opening => 1,
+        State::Open => 2,
+        State::Clean => 3,
+    }
 }
 
 fn judge_generations(pair: &[Superblock; 2], fast: &str, slow: &str) -> Result<(), Error> {
@@ -181,6 +197,13 @@ fn judge_generations(pair: &[Superblock; 2], fast: &str, slow: &str) -> Result<(
             return refuse(format!(
                 "{fast} and {slow} were written apart from each other (copies of the drives have \
                  been in use separately). Take both from the same copy"
+            ));
+        }
+        // Every step of opening and closing is on the slow drive before it is on the fast one.
+        if progress(one.state) > progress(other.state) {
+            return refuse(format!(
+                "{slow} is older than {fast}: it is a copy from before the volume was closed. \
+                 Give the drive that was in use"
             ));
         }
         return Ok(());

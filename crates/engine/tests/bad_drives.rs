@@ -97,6 +97,29 @@ fn an_older_copy_of_either_drive_is_refused() {
 }
 
 #[test]
+fn a_copy_from_within_the_last_session_is_refused_once_that_was_closed() {
+    for old_is_fast in [true, false] {
+        let rig = filled(5);
+        let drive = if old_is_fast { rig.fast } else { rig.slow };
+        let copied = std::rc::Rc::new(std::cell::RefCell::new(None));
+        let (simulation, copy) = (rig.simulation.clone(), copied.clone());
+        rig.session(|io, engine| async move {
+            put(&io, &engine, 0, 4096, 2).await;
+            engine.flush().await.unwrap();
+            *copy.borrow_mut() = Some(simulation.copy_drive(drive));
+            put(&io, &engine, 0, 4096, 3).await;
+            put(&io, &engine, 8 * MIB, EXTENT, 3).await;
+        });
+        let new = rig.simulation.copy_drive(drive);
+        rig.simulation.restore_drive(drive, copied.borrow().as_ref().unwrap());
+        let text = rig.open_error().to_string();
+        assert!(text.contains("older"), "{text}");
+        rig.simulation.restore_drive(drive, &new);
+        rig.session(|io, engine| async move { expect(&io, &engine, 0, 4096, 3).await });
+    }
+}
+
+#[test]
 fn copies_that_were_used_apart_from_each_other_are_refused() {
     let rig = filled(6);
     let before = [rig.simulation.copy_drive(rig.fast), rig.simulation.copy_drive(rig.slow)];

@@ -285,7 +285,10 @@ pub fn decode_entries(block: &[u8], header: &Header) -> Option<Vec<Entry>> {
         });
         at += size;
     }
-    let blocks_fit = padded || data_blocks + 1 == u64::from(header.blocks);
+    // A padded record may be longer than its data, but data never lies beyond its record.
+    let named = data_blocks + 1;
+    let blocks = u64::from(header.blocks);
+    let blocks_fit = if padded { named <= blocks } else { named == blocks };
     blocks_fit.then_some(entries)
 }
 
@@ -336,6 +339,21 @@ mod tests {
             block[at] ^= 1 << (at % 8);
             assert_eq!(decode_header(&block, 42, Lsn(500)), None, "byte {at}");
             block[at] ^= 1 << (at % 8);
+        }
+    }
+
+    #[test]
+    fn a_padded_record_does_not_name_data_beyond_its_end() {
+        let mut block = vec![0; HEADER_BYTES];
+        let entry = Entry::Data { start: BlockId(7), crcs: vec![1, 2, 3] };
+        let end = entry.encode(&mut block, first_entry_at());
+        let end = Entry::Pad.encode(&mut block, end);
+        for (blocks, accepted) in [(1, false), (3, false), (4, true), (9, true)] {
+            let header = Header { lsn: Lsn(500), generation: 3, durable: Lsn(450), blocks };
+            let mut block = block.clone();
+            seal(&mut block, 42, header, end);
+            let header = decode_header(&block, 42, Lsn(500)).unwrap();
+            assert_eq!(decode_entries(&block, &header).is_some(), accepted, "{blocks} blocks");
         }
     }
 

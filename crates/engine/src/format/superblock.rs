@@ -293,11 +293,12 @@ impl Superblock {
             log_durable: Lsn(u64_at(bytes, AT_LOG_DURABLE)),
             read_only_compatible: u64_at(bytes, AT_FEATURES + 8),
         };
-        // LSNs near the end of u64 would overflow; at a block each they take 10^13 years.
+        // Counts near the end of u64 would overflow; an LSN per block takes 10^13 years to get there.
         let sane = superblock.log_durable.0 < 1 << 62
             && superblock.log_session_start.0 < 1 << 62
             && superblock.log_tail <= superblock.log_durable
-            && superblock.generation < 1 << 62;
+            && superblock.generation < 1 << 62
+            && superblock.sequence < 1 << 62;
         sane.then_some(superblock)
     }
 

@@ -33,4 +33,4 @@ mod transport;
 pub use address::{check_plain_address, is_loopback};
 pub use options::NbdOptions;
 pub use server::NbdServer;
-pub use tls::{ClientCertificates, Tls};
+pub use tls::{ClientCertificates, PskKeys, Tls};

@@ -10,6 +10,7 @@ mod certificate;
 mod ec_key;
 #[cfg(feature = "tls-psk")]
 mod psk;
+mod psk_keys;
 mod session;
 mod stream;
 
@@ -18,6 +19,7 @@ use std::rc::Rc;
 
 use io::{ErrorKind, IoError};
 
+pub use psk_keys::PskKeys;
 use session::Session;
 pub(super) use stream::TlsStream;
 

@@ -4,7 +4,6 @@
 //! offer. Every session still has a fresh Diffie-Hellman exchange: a key that leaks later does
 //! not open recorded sessions.
 
-use std::collections::BTreeMap;
 use std::io::{self as std_io, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -15,16 +14,12 @@ use openssl::ssl::{
     ErrorCode, Ssl, SslContext, SslContextBuilder, SslMethod, SslOptions, SslStream, SslVersion,
 };
 
+use super::psk_keys::PskKeys;
 use super::session::{Plaintext, Session};
 use super::{Sessions, broken, unusable};
 
 /// Suites whose hash is SHA-256, to which external keys are bound.
 const SUITES: &str = "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256";
-
-/// Shortest key taken, in bytes: `psktool` makes 32.
-const KEY_BYTES_MIN: usize = 16;
-/// Longest key the protocol library takes, in bytes.
-const KEY_BYTES_MAX: usize = 256;
 
 /// Ciphertext kept inside a session before the writer must wait, in bytes.
 const BUFFERED_BYTES_MAX: usize = 128 << 10;
@@ -37,53 +32,13 @@ pub(super) struct PskSessions {
 impl PskSessions {
     pub(super) fn load(path: &Path) -> Result<PskSessions, IoError> {
         let text = std::fs::read_to_string(path).map_err(|error| unusable(path, error))?;
-        let keys = parse_keys(&text).map_err(|why| unusable(path, why))?;
+        let keys = PskKeys::parse(&text).map_err(|why| unusable(path, why))?;
         let context = build_context(keys).map_err(broken)?;
         Ok(PskSessions { context })
     }
 }
 
-type Keys = BTreeMap<Vec<u8>, Vec<u8>>;
-
-/// Reads `USER:HEXKEY` lines; empty lines and lines that begin with `#` are passed over.
-fn parse_keys(text: &str) -> Result<Keys, String> {
-    let mut keys = Keys::new();
-    for (index, line) in text.lines().enumerate() {
-        let line = line.trim();
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        let number = index + 1;
-        // The name may hold colons, the key cannot.
-        let (user, digits) =
-            line.rsplit_once(':').ok_or(format!("line {number} is not USER:HEXKEY"))?;
-        let key = parse_hex(digits).ok_or(format!("line {number}: the key is not hexadecimal"))?;
-        if !(KEY_BYTES_MIN..=KEY_BYTES_MAX).contains(&key.len()) {
-            return Err(format!(
-                "line {number}: the key has {} bytes, not {KEY_BYTES_MIN} to {KEY_BYTES_MAX}",
-                key.len()
-            ));
-        }
-        if user.is_empty() || keys.insert(user.as_bytes().to_vec(), key).is_some() {
-            return Err(format!("line {number}: the user is missing or was there before"));
-        }
-    }
-    if keys.is_empty() {
-        return Err("there is no key in this file (psktool makes one)".into());
-    }
-    Ok(keys)
-}
-
-fn parse_hex(digits: &str) -> Option<Vec<u8>> {
-    let digits = digits.as_bytes();
-    let value = |digit: u8| (digit as char).to_digit(16).map(|value| value as u8);
-    if !digits.len().is_multiple_of(2) {
-        return None;
-    }
-    digits.chunks_exact(2).map(|pair| Some(value(pair[0])? << 4 | value(pair[1])?)).collect()
-}
-
-fn build_context(keys: Keys) -> Result<SslContext, ErrorStack> {
+fn build_context(keys: PskKeys) -> Result<SslContext, ErrorStack> {
     let mut builder: SslContextBuilder = SslContext::builder(SslMethod::tls_server())?;
     builder.set_min_proto_version(Some(SslVersion::TLS1_3))?;
     builder.set_ciphersuites(SUITES)?;
@@ -92,7 +47,7 @@ fn build_context(keys: Keys) -> Result<SslContext, ErrorStack> {
     builder.set_num_tickets(0)?;
     let keys = Arc::new(keys);
     builder.set_psk_server_callback(move |_, identity, out| {
-        let key = identity.and_then(|identity| keys.get(identity));
+        let key = identity.and_then(|identity| keys.of(identity));
         match key {
             Some(key) if key.len() <= out.len() => {
                 out[..key.len()].copy_from_slice(key);
@@ -205,33 +160,5 @@ impl Session for PskSession {
     fn close(&mut self) {
         // It only writes into memory; what could fail is the peer's answer, which nobody awaits.
         let _ = self.0.shutdown();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn key_files_are_read_as_psktool_writes_them() {
-        let keys = parse_keys("# made by psktool\n\nanna:00112233445566778899aabbCCDDEEFF\n");
-        let keys = keys.unwrap();
-        assert_eq!(keys.len(), 1);
-        assert_eq!(keys[b"anna".as_slice()][15], 0xff);
-    }
-
-    #[test]
-    fn a_bad_key_file_is_refused_with_its_line() {
-        for (bad, expected) in [
-            ("", "no key"),
-            ("anna", "line 1"),
-            ("\nanna:00", "line 2"),
-            ("anna:zz112233445566778899aabbccddeeff", "hexadecimal"),
-            ("anna:0112233445566778899aabbccddeeff", "hexadecimal"),
-            (":00112233445566778899aabbccddeeff", "user is missing"),
-        ] {
-            let error = parse_keys(bad).unwrap_err();
-            assert!(error.contains(expected), "{bad:?}: {error}");
-        }
     }
 }

@@ -1,0 +1,48 @@
+//! A map page, as a volume with the right tag would find it at its place.
+
+use engine::format::map_page::{
+    PAGE_BYTES, PageCopy, decode_home, encode, encode_home, entries, examine,
+};
+use engine::{Home, Lsn, SlotId, Tier};
+
+use crate::{Seed, Target, make_checksum_right, seed};
+
+/// Where the checksum is.
+pub(crate) const CRC_AT: usize = 32;
+const TAG: u64 = 42;
+const PAGE: u64 = 3;
+
+pub(crate) const TARGET: Target = Target { name: "map_page", run, seeds };
+
+fn run(bytes: &[u8]) {
+    let _ = examine(bytes, TAG, PAGE);
+    let mut page = vec![0; PAGE_BYTES];
+    let length = bytes.len().min(PAGE_BYTES);
+    page[..length].copy_from_slice(&bytes[..length]);
+    make_checksum_right(&mut page, CRC_AT);
+    let PageCopy::Valid(lsn) = examine(&page, TAG, PAGE) else { return };
+    let raw: Vec<u64> = entries(&page).collect();
+    for entry in &raw {
+        if let Some(home) = decode_home(*entry) {
+            assert_eq!(encode_home(home), *entry);
+        }
+    }
+    let mut again = vec![0; PAGE_BYTES];
+    encode(&mut again, TAG, PAGE, lsn, &raw);
+    assert_eq!(examine(&again, TAG, PAGE), PageCopy::Valid(lsn));
+    assert!(entries(&again).eq(raw));
+}
+
+fn seeds() -> Vec<Seed> {
+    let page = |name: &str, raw: &[u64]| {
+        let mut bytes = vec![0; PAGE_BYTES];
+        encode(&mut bytes, TAG, PAGE, Lsn(1000), raw);
+        seed(name, &bytes[..64 + raw.len() * 8])
+    };
+    let home = |tier, slot| encode_home(Some(Home { tier, slot: SlotId(slot) }));
+    vec![
+        page("holes", &[]),
+        page("both-drives", &[home(Tier::Fast, 0), 0, home(Tier::Slow, 7), home(Tier::Slow, 8)]),
+        page("full", &(0..64).map(|slot| home(Tier::Slow, slot)).collect::<Vec<_>>()),
+    ]
+}

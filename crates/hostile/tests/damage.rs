@@ -1,0 +1,28 @@
+//! A fixed sample of all damage to two small volumes. `cargo run --release -p bimetal-hostile
+//! --example damage` does all of it.
+
+use std::collections::BTreeMap;
+
+use hostile::damage::{Outcome, cases, images, judge};
+
+/// One case of so many is tried: about ten seconds in a debug build. A prime, so that every kind of
+/// damage meets every kind of place.
+const STRIDE: usize = 211;
+
+#[test]
+fn damage_anywhere_is_repaired_or_told_and_nothing_wrong_is_returned() {
+    let mut outcomes: BTreeMap<Outcome, u64> = BTreeMap::new();
+    for image in images() {
+        for damage in cases(&image).into_iter().step_by(STRIDE) {
+            match judge(&image, &damage) {
+                Ok(outcome) => *outcomes.entry(outcome).or_default() += 1,
+                Err(why) => panic!("{} volume, {damage:?}: {why}", image.name),
+            }
+        }
+    }
+    println!("{outcomes:?}");
+    let kinds = [Outcome::Right, Outcome::Refused, Outcome::ReadError, Outcome::HomeChanged];
+    for outcome in kinds {
+        assert!(outcomes.contains_key(&outcome), "the sample has no {outcome:?}");
+    }
+}
