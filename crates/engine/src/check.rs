@@ -78,10 +78,13 @@ pub async fn check(
     let total = geometry.map_pages() * 2 + 2;
     check_superblocks(io, &drives, &mut report).await?;
     progress(1, total);
-    for (n, drive) in (0..).zip(&drives) {
+    let mut newest = [Vec::new(), Vec::new()];
+    for (n, (drive, newest)) in (0..).zip(drives.iter().zip(&mut newest)) {
         let done = 1 + n * geometry.map_pages();
-        check_pages(io, drive, &pair[0], &mut report, &|page| progress(done + page, total)).await?;
+        let progress = |page| progress(done + page, total);
+        *newest = check_pages(io, drive, &pair[0], &mut report, &progress).await?;
     }
+    compare_pages(&newest, &drives, &mut report);
     let source = Source { io, fast: &drives[0], slow: &drives[1], superblock: &pair[0] };
     match recover(&source).await {
         Ok(mut state) => check_state(&mut state, &mut report),
@@ -117,17 +120,18 @@ async fn check_superblocks(
     Ok(())
 }
 
-/// Looks at both copies of every page on one drive. A torn older copy is no damage: the newer one
-/// and the log replace it.
+/// Looks at both copies of every page on one drive; gives the LSN of the newer, if one is valid. A
+/// torn older copy is no damage: the newer one and the log replace it.
 async fn check_pages(
     io: &Io,
     drive: &Drive,
     superblock: &Superblock,
     report: &mut CheckReport,
     progress: &dyn Fn(u64),
-) -> Result<(), Error> {
+) -> Result<Vec<Option<Lsn>>, Error> {
     let geometry = &superblock.geometry;
     let tag = superblock.volume_tag();
+    let mut newest = vec![None; geometry.map_pages() as usize];
     let mut bad = 0;
     let mut page = 0;
     while page < geometry.map_pages() {
@@ -138,13 +142,20 @@ async fn check_pages(
         outcome?;
         for (n, bytes) in buf.chunks_exact(PAGE_BYTES).enumerate() {
             let (number, copy) = (page + n as u64 / 2, n % 2);
-            if examine(bytes, tag, number) == PageCopy::Bad {
-                bad += 1;
-                if bad <= FINDINGS_MAX {
-                    report.repairable.push(format!(
-                        "map page {number}, copy {copy}, of {} is damaged or torn",
-                        drive.info().path
-                    ));
+            match examine(bytes, tag, number) {
+                PageCopy::Blank => {}
+                PageCopy::Valid(lsn) => {
+                    let newest = &mut newest[number as usize];
+                    *newest = (*newest).max(Some(lsn));
+                }
+                PageCopy::Bad => {
+                    bad += 1;
+                    if bad <= FINDINGS_MAX {
+                        report.repairable.push(format!(
+                            "map page {number}, copy {copy}, of {} is damaged or torn",
+                            drive.info().path
+                        ));
+                    }
                 }
             }
         }
@@ -155,7 +166,24 @@ async fn check_pages(
         let path = &drive.info().path;
         report.repairable.push(format!("{} more map page copies of {path}", bad - FINDINGS_MAX));
     }
-    Ok(())
+    Ok(newest)
+}
+
+/// A page that is newer on one drive was not written to the other, or was lost there.
+fn compare_pages(newest: &[Vec<Option<Lsn>>; 2], drives: &[Drive; 2], report: &mut CheckReport) {
+    let differing: Vec<usize> =
+        (0..newest[0].len()).filter(|page| newest[0][*page] != newest[1][*page]).collect();
+    for page in differing.iter().take(FINDINGS_MAX) {
+        let behind = if newest[0][*page] < newest[1][*page] { &drives[0] } else { &drives[1] };
+        report.repairable.push(format!(
+            "map page {page} of {} is older than the other drive's",
+            behind.info().path
+        ));
+    }
+    if differing.len() > FINDINGS_MAX {
+        let more = differing.len() - FINDINGS_MAX;
+        report.repairable.push(format!("{more} more map pages are older on one drive"));
+    }
 }
 
 /// Checks what recovery would bring up. (Homes within their drives and used once are checked by

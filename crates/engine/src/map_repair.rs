@@ -11,7 +11,8 @@ use crate::state::State;
 /// Pages written at once: 1 MiB on each drive.
 const PAGES_PER_STEP: usize = 256;
 
-/// Writes both copies on both drives of every page that recovery found damaged on the fast drive.
+/// Writes both copies on both drives of every page that recovery found damaged, or newer on one
+/// drive than on the other.
 /// All that the map holds must be durable in the log.
 ///
 /// The older copies first, durable before the newer ones are touched: some whole copy exists at

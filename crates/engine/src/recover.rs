@@ -6,18 +6,18 @@
 
 use std::collections::VecDeque;
 
-use io::Io;
+use io::{Buf, Io, Transfer};
 
 use crate::address::{BLOCK_BYTES, BlockId, ExtentId, Home, Lsn, Tier};
 use crate::canary::canary;
 use crate::checksum::crc32c;
-use crate::drive::Drive;
+use crate::drive::{Drive, Watched};
 use crate::error::Error;
 use crate::format::map_page::{
     ENTRIES_PER_PAGE, PAGE_BYTES, PageCopy, decode_home, entries, examine,
 };
 use crate::format::record::{Entry, Header, decode_entries, decode_header};
-use crate::format::superblock::{State as Left, Superblock};
+use crate::format::superblock::Superblock;
 use crate::geometry::Geometry;
 use crate::log::reader::LogReader;
 use crate::log::{Log, Logged};
@@ -26,7 +26,7 @@ use crate::state::State;
 
 /// Map pages read at once (both copies: 1 MiB).
 const PAGES_PER_READ: u64 = 128;
-/// Reads of the map under way.
+/// Reads of the map under way, on each drive.
 const READS_AHEAD: usize = 4;
 /// Blocks beyond a damaged header in which a later record is looked for that claims the damaged
 /// one durable: 64 MiB, more than is appended while one flush runs (20 ms at 3 GB/s).
@@ -107,142 +107,159 @@ async fn attempt(source: &Source<'_>, stop_at: Option<Lsn>) -> Result<Attempt, E
     Ok(Attempt::Done(Box::new(state)))
 }
 
+/// A stretch of the map on its way from one drive.
+struct Stretch<'a> {
+    drive: &'a Drive,
+    first: u64,
+    transfer: Watched<Transfer>,
+}
+
+impl<'a> Stretch<'a> {
+    fn begin(source: &Source<'_>, drive: &'a Drive, first: u64, count: u64) -> Stretch<'a> {
+        let buf = source.io.pool().take(count as usize * 2 * PAGE_BYTES);
+        let position = source.superblock.geometry.map_page_position(drive.tier(), first, 0);
+        Stretch { drive, first, transfer: drive.read(position, buf) }
+    }
+
+    /// The bytes, and for each copy in them whether it could be read.
+    async fn arrive(self, source: &Source<'_>) -> (Buf, Vec<bool>) {
+        let (mut buf, outcome) = self.transfer.await;
+        let mut readable = vec![true; buf.len() / PAGE_BYTES];
+        if outcome.is_ok() {
+            return (buf, readable);
+        }
+        // Somewhere in this stretch is a sector that cannot be read.
+        let position =
+            source.superblock.geometry.map_page_position(self.drive.tier(), self.first, 0);
+        for (n, readable) in (0..).zip(&mut readable) {
+            let page = source.io.pool().take(PAGE_BYTES);
+            let (page, outcome) = self.drive.read(position + n * PAGE_BYTES as u64, page).await;
+            *readable = outcome.is_ok();
+            buf[n as usize * PAGE_BYTES..][..PAGE_BYTES].copy_from_slice(&page);
+        }
+        (buf, readable)
+    }
+}
+
 /// Loads the newest valid copy of every map page; gives their LSNs.
+///
+/// Both drives are read, though one has all: a page that a drive has lost in silence, or brought
+/// back from earlier, looks as valid as any, and only the other drive's shows that it is not the
+/// newest.
 async fn load_map(source: &Source<'_>, state: &mut State) -> Result<Vec<Lsn>, Error> {
-    let geometry = source.superblock.geometry.clone();
-    let pages = geometry.map_pages();
+    let pages = source.superblock.geometry.map_pages();
     let mut lsns = vec![Lsn(0); pages as usize];
     let mut under_way = VecDeque::new();
     let mut next = 0;
     loop {
         while under_way.len() < READS_AHEAD && next < pages {
             let count = PAGES_PER_READ.min(pages - next);
-            let buf = source.io.pool().take(count as usize * 2 * PAGE_BYTES);
-            let position = geometry.map_page_position(Tier::Fast, next, 0);
-            under_way.push_back((next, source.fast.read(position, buf)));
+            let drives = [source.fast, source.slow];
+            under_way.push_back(drives.map(|drive| Stretch::begin(source, drive, next, count)));
             next += count;
         }
-        let Some((first, transfer)) = under_way.pop_front() else { break };
-        let (buf, outcome) = transfer.await;
-        for (n, copies) in (0..).zip(buf.chunks_exact(2 * PAGE_BYTES)) {
-            let page = first + n;
-            lsns[page as usize] = if outcome.is_ok() {
-                load_page(source, state, page, copies, [true; 2]).await?
-            } else {
-                // Somewhere in this stretch is a sector that cannot be read.
-                let (copies, readable) = read_page_singly(source, page).await;
-                load_page(source, state, page, &copies, readable).await?
-            };
+        let Some([fast, slow]) = under_way.pop_front() else { break };
+        let first = fast.first;
+        let stretches = [fast.arrive(source).await, slow.arrive(source).await];
+        for n in 0..stretches[0].1.len() / 2 {
+            let page = first + n as u64;
+            let drives = [0, 1].map(|tier: usize| {
+                let (bytes, readable) = &stretches[tier];
+                PageOnDrive {
+                    bytes: &bytes[n * 2 * PAGE_BYTES..][..2 * PAGE_BYTES],
+                    judged: [0, 1].map(|copy| match readable[n * 2 + copy] {
+                        true => {
+                            let bytes = &bytes[(n * 2 + copy) * PAGE_BYTES..][..PAGE_BYTES];
+                            examine(bytes, source.superblock.volume_tag(), page)
+                        }
+                        false => PageCopy::Bad,
+                    }),
+                }
+            });
+            lsns[page as usize] = load_page(source, state, page, &drives)?;
         }
     }
     Ok(lsns)
 }
 
-async fn load_page(
+/// Both copies of a page on one drive.
+struct PageOnDrive<'a> {
+    bytes: &'a [u8],
+    judged: [PageCopy; 2],
+}
+
+impl PageOnDrive<'_> {
+    fn newest(&self) -> Option<(usize, Lsn)> {
+        match self.judged {
+            [PageCopy::Valid(a), PageCopy::Valid(b)] if b > a => Some((1, b)),
+            [PageCopy::Valid(a), _] => Some((0, a)),
+            [_, PageCopy::Valid(b)] => Some((1, b)),
+            _ => None,
+        }
+    }
+
+    fn is_damaged(&self) -> bool {
+        self.judged.contains(&PageCopy::Bad)
+    }
+
+    fn is_blank(&self) -> bool {
+        self.judged == [PageCopy::Blank; 2]
+    }
+}
+
+fn load_page(
     source: &Source<'_>,
     state: &mut State,
     page: u64,
-    copies: &[u8],
-    readable: [bool; 2],
+    [fast, slow]: &[PageOnDrive<'_>; 2],
 ) -> Result<Lsn, Error> {
-    let tag = source.superblock.volume_tag();
-    let halves = [&copies[..PAGE_BYTES], &copies[PAGE_BYTES..]];
-    let judged = [0, 1].map(|copy| match readable[copy] {
-        true => examine(halves[copy], tag, page),
-        false => PageCopy::Bad,
-    });
-    let newest = |judged: &[PageCopy; 2]| match judged {
-        [PageCopy::Valid(a), PageCopy::Valid(b)] if b > a => Some((1, *b)),
-        [PageCopy::Valid(a), _] => Some((0, *a)),
-        [_, PageCopy::Valid(b)] => Some((1, *b)),
-        _ => None,
-    };
-    if !judged.contains(&PageCopy::Bad) {
-        let Some((copy, lsn)) = newest(&judged) else { return Ok(Lsn(0)) };
-        apply_page(state, page, halves[copy])?;
-        state.map.set_newer_copy(page, copy as u64);
-        if may_be_alone(source.superblock, lsn) {
-            state.map.mark_dirty(page, source.superblock.log_tail);
+    let from_slow = slow.newest().map(|(_, lsn)| lsn) > fast.newest().map(|(_, lsn)| lsn);
+    let (from, other) = if from_slow { (slow, fast) } else { (fast, slow) };
+    let damaged = fast.is_damaged() || slow.is_damaged();
+    let Some((copy, lsn)) = from.newest() else {
+        // Without damage nothing was ever written. With it: no checkpoint of this page ever came
+        // to its end on both drives, so the log has everything, and what is damaged was torn or
+        // never meant anything. Unless all of it is damaged.
+        let torn = fast.judged.contains(&PageCopy::Blank) || slow.is_blank();
+        if !torn {
+            return Err(page_lost(source, page));
         }
-        return Ok(lsn);
-    }
-    // A copy is damaged: torn by a cut, then nothing newer exists anywhere, or rotten, then the
-    // slow drive has what was lost.
-    let (other, slow_judged) = read_slow_page(source, page).await?;
-    let fast = newest(&judged);
-    let slow = newest(&slow_judged);
-    state.recovery.pages_repaired += 1;
-    state.damaged_pages.push(page);
-    let (lsn, bytes) = match (fast, slow) {
-        (Some((copy, lsn)), slow) if slow.is_none_or(|(_, slow)| slow <= lsn) => {
-            marks::hit(Mark::MapCopyRepaired);
-            state.map.set_newer_copy(page, copy as u64);
-            if may_be_alone(source.superblock, lsn) {
-                state.map.mark_dirty(page, source.superblock.log_tail);
-            }
-            (lsn, halves[copy])
-        }
-        (_, Some((copy, lsn))) => {
-            marks::hit(Mark::MapPageFromSlow);
-            state.map.set_newer_copy(page, copy as u64);
-            (lsn, &other[copy * PAGE_BYTES..][..PAGE_BYTES])
-        }
-        _ if judged.contains(&PageCopy::Blank) || slow_judged == [PageCopy::Blank; 2] => {
-            // No checkpoint of this page ever came to its end on both drives, so the log has
-            // everything: what is damaged here was torn, or never meant anything.
+        if damaged {
             marks::hit(Mark::MapPageFromLog);
-            return Ok(Lsn(0));
+            state.recovery.pages_repaired += 1;
+            state.damaged_pages.push(page);
         }
-        _ => {
-            let extents = ENTRIES_PER_PAGE as u64 * source.superblock.geometry.extent_bytes;
-            return Err(Error::Damaged(format!(
-                "every copy of map page {page} is damaged, on {} and on {}: where the volume's \
-                 bytes {} to {} are is lost. Nothing was changed; restore an image of one drive's \
-                 map area if there is one",
-                source.fast.info().path,
-                source.slow.info().path,
-                page * extents,
-                (page + 1) * extents,
-            )));
-        }
+        return Ok(Lsn(0));
     };
-    apply_page(state, page, bytes)?;
+    // What is written next is the other copy, on both drives: this one stays until then.
+    state.map.set_newer_copy(page, copy as u64);
+    let alone = other.newest().map(|(_, lsn)| lsn) != Some(lsn);
+    // Alone: torn or not written at a cut, or lost in silence. The log may still have what such a
+    // page holds, but replay does not see it as changes: unless it is written anew before the tail
+    // passes them, it stays on one drive for good.
+    if alone || damaged {
+        marks::hit(match from_slow {
+            true => Mark::MapPageFromSlow,
+            false => Mark::MapCopyRepaired,
+        });
+        state.recovery.pages_repaired += 1;
+        state.damaged_pages.push(page);
+    }
+    apply_page(state, page, &from.bytes[copy * PAGE_BYTES..][..PAGE_BYTES])?;
     Ok(lsn)
 }
 
-/// Whether a page that the fast drive has may be missing on the slow one: a checkpoint wrote it, and
-/// nothing says that it came to its end. The log still has the changes it holds, but replay will
-/// not see them as changes; unless the page is written anew before the tail passes them, the slow
-/// drive's page stays behind for good, and is believed when the fast drive's rots.
-fn may_be_alone(superblock: &Superblock, page_lsn: Lsn) -> bool {
-    superblock.state != Left::Clean && page_lsn > superblock.log_tail
-}
-
-/// Both copies of a page on the fast drive, each read on its own, and whether it could be.
-async fn read_page_singly(source: &Source<'_>, page: u64) -> (Vec<u8>, [bool; 2]) {
-    let geometry = &source.superblock.geometry;
-    let mut bytes = Vec::with_capacity(2 * PAGE_BYTES);
-    let mut readable = [false; 2];
-    for (copy, readable) in (0..).zip(&mut readable) {
-        let position = geometry.map_page_position(Tier::Fast, page, copy);
-        let buf = source.io.pool().take_zeroed(PAGE_BYTES);
-        let (buf, outcome) = source.fast.read(position, buf).await;
-        *readable = outcome.is_ok();
-        bytes.extend_from_slice(&buf);
-    }
-    (bytes, readable)
-}
-
-async fn read_slow_page(source: &Source<'_>, page: u64) -> Result<(io::Buf, [PageCopy; 2]), Error> {
-    let geometry = &source.superblock.geometry;
-    let position = geometry.map_page_position(Tier::Slow, page, 0);
-    let (buf, outcome) = source.slow.read(position, source.io.pool().take(2 * PAGE_BYTES)).await;
-    let tag = source.superblock.volume_tag();
-    let judged = match outcome {
-        Ok(()) => [examine(&buf[..PAGE_BYTES], tag, page), examine(&buf[PAGE_BYTES..], tag, page)],
-        Err(_) => [PageCopy::Bad, PageCopy::Bad],
-    };
-    Ok((buf, judged))
+fn page_lost(source: &Source<'_>, page: u64) -> Error {
+    let extents = ENTRIES_PER_PAGE as u64 * source.superblock.geometry.extent_bytes;
+    Error::Damaged(format!(
+        "every copy of map page {page} is damaged, on {} and on {}: where the volume's \
+         bytes {} to {} are is lost. Nothing was changed; restore an image of one drive's \
+         map area if there is one",
+        source.fast.info().path,
+        source.slow.info().path,
+        page * extents,
+        (page + 1) * extents,
+    ))
 }
 
 fn apply_page(state: &mut State, page: u64, bytes: &[u8]) -> Result<(), Error> {
@@ -286,8 +303,9 @@ async fn replay(
             if claimed_later {
                 return Err(Error::Damaged(format!(
                     "the landing log on {} is damaged at {lsn} (byte {} of the drive), before its \
-                     end: writes after it cannot be replayed. Nothing was changed; restore an \
-                     image of the drive if there is one",
+                     end: writes after it cannot be replayed, or the drive is an older copy. \
+                     Nothing was changed; give the drive that was in use, or restore an image \
+                     of it",
                     source.fast.info().path,
                     state.log.position(lsn),
                 )));

@@ -13,9 +13,7 @@
 //! | what is not in use | nothing |
 //!
 //! Blocks that changed places, and blocks that went back to what they held before, are judged by
-//! what is common to all: right, or refused, or an error, and never anything else. One thing is
-//! known not to hold: a map page of the fast drive that silently went back in time is believed when
-//! the volume is opened. `check` must find it.
+//! what is common to all: right, or refused, or an error, and never anything else.
 
 mod image;
 mod judge;

@@ -21,8 +21,6 @@ pub enum Outcome {
     Older,
     /// The damaged bytes of a home were returned.
     HomeChanged,
-    /// A stale map page was believed, and `check` found it.
-    StaleMap,
 }
 
 /// What was read of a volume: an extent's blocks, each with its bytes or an error.
@@ -60,7 +58,7 @@ pub fn judge(image: &Image, damage: &Damage) -> Result<Outcome, String> {
             return may_refuse(image, damage, &report, &error);
         }
     };
-    let outcome = compare(image, damage, &seen, &report)?;
+    let outcome = compare(image, damage, &seen)?;
     if let Err(error) = closed {
         // What cannot be read or is damaged cannot be moved either, but closing needs not move it.
         return Err(format!("opened and {outcome:?}, but closing failed: {error}"));
@@ -191,22 +189,14 @@ fn differences(seen: &Seen, content: &Content, extent_bytes: u64) -> (u64, Vec<(
     (unread, wrong)
 }
 
-fn compare(
-    image: &Image,
-    damage: &Damage,
-    seen: &Seen,
-    report: &Result<CheckReport, Error>,
-) -> Result<Outcome, String> {
+fn compare(image: &Image, damage: &Damage, seen: &Seen) -> Result<Outcome, String> {
     let extent_bytes = image.geometry.extent_bytes;
-    let stale_map = matches!(damage, Damage::Stale(Tier::Fast, at)
-        if image.region(Tier::Fast, *at) == Region::Map);
-    let found = report.as_ref().is_ok_and(|report| !report.errors.is_empty());
     let region = region(image, damage);
     let (unread, wrong) = differences(seen, &image.content, extent_bytes);
-    if !seen.strangers.is_empty() && !(stale_map && found) {
+    if !seen.strangers.is_empty() {
         return Err(format!("extents {:?} are not holes", seen.strangers));
     }
-    if unread == 0 && wrong.is_empty() && seen.strangers.is_empty() {
+    if unread == 0 && wrong.is_empty() {
         return match region {
             Some(Region::Header) => Err("a damaged header went unnoticed".into()),
             Some(Region::LastRecord) => Err("a damaged record was believed".into()),
@@ -229,9 +219,6 @@ fn compare(
     }
     if region == Some(Region::Home) && unread == 0 && is_the_damage(image, damage, &wrong) {
         return Ok(Outcome::HomeChanged);
-    }
-    if stale_map && found {
-        return Ok(Outcome::StaleMap);
     }
     if region.is_none() && wrong.is_empty() {
         return Ok(Outcome::ReadError);
@@ -306,7 +293,10 @@ fn told(
             };
         }
     };
+    // A sector of zeros may make an older copy look as if it had never been written.
+    let blanked = matches!(damage, Damage::Sector(_, _, 0));
     let told = match region(image, damage) {
+        Some(Region::Map) if blanked => report.errors.is_empty(),
         Some(Region::Superblock | Region::Map) => {
             !report.repairable.is_empty() && report.errors.is_empty()
         }
