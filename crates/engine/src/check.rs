@@ -1,7 +1,5 @@
 //! Offline check: reads both drives, changes nothing, and says everything that is wrong.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use io::{Device, Io};
 
 use crate::address::{Lsn, Tier};
@@ -13,6 +11,7 @@ use crate::geometry::Geometry;
 use crate::recover::{Source, recover};
 use crate::state::State;
 use crate::superblocks::{self, judge_pair};
+use crate::verify::verify;
 
 /// Map pages read at once (both copies: 1 MiB).
 const PAGES_PER_READ: u64 = 128;
@@ -202,49 +201,5 @@ fn check_state(state: &mut State, report: &mut CheckReport) {
         let slots = &state.slots[tier.index()];
         report.extents_mapped[tier.index()] = slots.slots() - slots.free();
     }
-    let mapped: u64 = report.extents_mapped.iter().sum();
-    if mapped != state.map.mapped() {
-        report
-            .errors
-            .push(format!("{mapped} slots are in use by {} mapped extents", state.map.mapped()));
-    }
-    // Every block of the log that is the newest version lies in an extent that is marked so, and
-    // every marked extent has such a block.
-    let end = state.log.end();
-    let blocks_per_extent = state.geometry.extent_blocks();
-    let mut live: BTreeMap<u64, u64> = BTreeMap::new();
-    let mut last = Lsn(0);
-    let mut order_broken = false;
-    let mut marked = BTreeSet::new();
-    state.log.visit_live(end, |one| {
-        order_broken |= one.lsn < last;
-        last = one.lsn;
-        // Marked ranges of one record may overlap; such a block is told for each.
-        if one.mark && !marked.insert(one.block) {
-            return true;
-        }
-        *live.entry(one.block.0 / blocks_per_extent).or_default() += 1;
-        true
-    });
-    if order_broken {
-        report.errors.push("the log's records are out of order".into());
-    }
-    if live.values().sum::<u64>() != state.log.live_blocks() {
-        report.errors.push(format!(
-            "the log's index names {} blocks, its records hold {}",
-            state.log.live_blocks(),
-            live.values().sum::<u64>()
-        ));
-    }
-    for extent in live.keys() {
-        if !state.map.get(crate::ExtentId(*extent)).in_log() {
-            report.errors.push(format!("extent {extent} has blocks in the log without its mark"));
-        }
-        let unmarked = state
-            .blocks_of(crate::ExtentId(*extent))
-            .all(|block| state.log.lookup(block).is_none());
-        if unmarked {
-            report.errors.push(format!("extent {extent} is marked, but nothing of it is logged"));
-        }
-    }
+    report.errors.extend(verify(state));
 }

@@ -24,7 +24,7 @@ use crate::shared::Shared;
 use crate::state::State;
 use crate::status::{DriveStatus, LogStatus, Status};
 use crate::superblocks::{self, judge_pair};
-use crate::{janitor, read, write, zero};
+use crate::{janitor, read, verify, write, zero};
 
 /// Largest buffer one call takes: a large record, and what keeps one request from holding up
 /// others.
@@ -460,6 +460,12 @@ impl Engine {
         let mut state = self.0.state.borrow_mut();
         state.counters.trims.count += 1;
         state.counters.trims.bytes += length;
+    }
+
+    /// Recomputes every invariant of the memory and says which do not hold, for tests: at a moment
+    /// when nothing is under way, such as after [`Engine::close`].
+    pub fn verify(&self) -> Vec<String> {
+        verify::verify(&mut self.0.state.borrow_mut())
     }
 
     /// End of the log, for tests and reports: every change so far has a smaller LSN.

@@ -36,6 +36,7 @@ mod slots;
 mod state;
 mod status;
 mod superblocks;
+mod verify;
 mod write;
 mod zero;
 

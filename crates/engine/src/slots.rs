@@ -44,6 +44,16 @@ impl Slots {
         self.words.len() as u64 * 8
     }
 
+    /// Slots in use, counted anew.
+    pub fn in_use(&self) -> u64 {
+        let set: u64 = self.words.iter().map(|word| u64::from(word.count_ones())).sum();
+        set - (self.words.len() as u64 * 64 - self.slots)
+    }
+
+    pub fn is_used(&self, slot: SlotId) -> bool {
+        slot.0 < self.slots && self.words[slot.0 as usize / 64] >> (slot.0 % 64) & 1 == 1
+    }
+
     /// Takes the next free slot.
     pub fn take(&mut self) -> Option<SlotId> {
         if self.free == 0 {
@@ -124,6 +134,11 @@ impl Quarantine {
     /// access is left alone: more records would not help.
     pub fn waits_for_record(&self, recorded: Lsn, ended: Epoch) -> bool {
         self.queue.front().is_some_and(|(_, lsn, epoch)| *lsn >= recorded && *epoch < ended)
+    }
+
+    /// Who waits, in order, and since which record.
+    pub fn waiting(&self) -> impl Iterator<Item = (Home, Lsn)> + '_ {
+        self.queue.iter().map(|(home, lsn, _)| (*home, *lsn))
     }
 
     pub fn len(&self) -> usize {

@@ -61,6 +61,7 @@ impl Rig {
             let engine = open(&io, &fast, &slow).await;
             let value = work(io, engine.clone()).await;
             engine.close().await.unwrap();
+            assert_eq!(engine.verify(), Vec::<String>::new());
             value
         })
     }
