@@ -119,18 +119,18 @@ async fn check_superblocks(
     Ok(())
 }
 
-/// Looks at both copies of every page on one drive; gives the LSN of the newer, if one is valid. A
-/// torn older copy is no damage: the newer one and the log replace it.
+/// Looks at both copies of every page on one drive; gives the newer, or `Bad` where one is. A torn
+/// older copy is no damage: the newer one and the log replace it.
 async fn check_pages(
     io: &Io,
     drive: &Drive,
     superblock: &Superblock,
     report: &mut CheckReport,
     progress: &dyn Fn(u64),
-) -> Result<Vec<Option<Lsn>>, Error> {
+) -> Result<Vec<PageCopy>, Error> {
     let geometry = &superblock.geometry;
     let tag = superblock.volume_tag();
-    let mut newest = vec![None; geometry.map_pages() as usize];
+    let mut newest = vec![PageCopy::Blank; geometry.map_pages() as usize];
     let mut bad = 0;
     let mut page = 0;
     while page < geometry.map_pages() {
@@ -141,13 +141,13 @@ async fn check_pages(
         outcome?;
         for (n, bytes) in buf.chunks_exact(PAGE_BYTES).enumerate() {
             let (number, copy) = (page + n as u64 / 2, n % 2);
-            match examine(bytes, tag, number) {
-                PageCopy::Blank => {}
-                PageCopy::Valid(lsn) => {
-                    let newest = &mut newest[number as usize];
-                    *newest = (*newest).max(Some(lsn));
-                }
-                PageCopy::Bad => {
+            let newest = &mut newest[number as usize];
+            match (examine(bytes, tag, number), *newest) {
+                (PageCopy::Blank, _) | (PageCopy::Valid(_), PageCopy::Bad) => {}
+                (PageCopy::Valid(one), PageCopy::Valid(other)) if one < other => {}
+                (PageCopy::Valid(lsn), _) => *newest = PageCopy::Valid(lsn),
+                (PageCopy::Bad, _) => {
+                    *newest = PageCopy::Bad;
                     bad += 1;
                     if bad <= FINDINGS_MAX {
                         report.repairable.push(format!(
@@ -169,18 +169,25 @@ async fn check_pages(
 }
 
 /// A page that is newer on one drive was not written to the other, or was lost there.
-fn compare_pages(newest: &[Vec<Option<Lsn>>; 2], drives: &[Drive; 2], report: &mut CheckReport) {
-    let differing: Vec<usize> =
-        (0..newest[0].len()).filter(|page| newest[0][*page] != newest[1][*page]).collect();
-    for page in differing.iter().take(FINDINGS_MAX) {
-        let behind = if newest[0][*page] < newest[1][*page] { &drives[0] } else { &drives[1] };
-        report.repairable.push(format!(
-            "map page {page} of {} is older than the other drive's",
-            behind.info().path
-        ));
+fn compare_pages(newest: &[Vec<PageCopy>; 2], drives: &[Drive; 2], report: &mut CheckReport) {
+    let lsn = |copy: PageCopy| if let PageCopy::Valid(lsn) = copy { lsn } else { Lsn(0) };
+    let mut differing = 0;
+    for (page, (fast, slow)) in newest[0].iter().zip(&newest[1]).enumerate() {
+        // What is damaged has been told already.
+        if fast == slow || [fast, slow].contains(&&PageCopy::Bad) {
+            continue;
+        }
+        differing += 1;
+        if differing <= FINDINGS_MAX {
+            let behind = if lsn(*fast) < lsn(*slow) { &drives[0] } else { &drives[1] };
+            report.repairable.push(format!(
+                "map page {page} of {} is older than the other drive's",
+                behind.info().path
+            ));
+        }
     }
-    if differing.len() > FINDINGS_MAX {
-        let more = differing.len() - FINDINGS_MAX;
+    if differing > FINDINGS_MAX {
+        let more = differing - FINDINGS_MAX;
         report.repairable.push(format!("{more} more map pages are older on one drive"));
     }
 }

@@ -217,6 +217,10 @@ fn compare(image: &Image, damage: &Damage, seen: &Seen) -> Result<Outcome, Strin
     {
         return Ok(Outcome::Older);
     }
+    // Two blocks that changed places may be of the last record and of an earlier one.
+    if region.is_none() && differences(seen, &image.before, extent_bytes).1.is_empty() {
+        return Ok(Outcome::ReadError);
+    }
     if region == Some(Region::Home) && unread == 0 && is_the_damage(image, damage, &wrong) {
         return Ok(Outcome::HomeChanged);
     }
