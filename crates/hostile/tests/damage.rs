@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use hostile::damage::{Outcome, cases, images, judge};
 
-/// One case of so many is tried: about ten seconds in a debug build. A prime, so that every kind of
+/// One case of so many is tried: some ten seconds in a debug build. A prime, so that every kind of
 /// damage meets every kind of place.
-const STRIDE: usize = 211;
+const STRIDE: usize = 307;
 
 #[test]
 fn damage_anywhere_is_repaired_or_told_and_nothing_wrong_is_returned() {
