@@ -15,9 +15,17 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("bimetal-export", &["bimetal-io"]),
     ("bimetal-hostile", &["bimetal-io", "bimetal-engine", "bimetal-twin", "bimetal-export"]),
     ("bimetal-hunt", &["bimetal-io", "bimetal-engine", "bimetal-twin"]),
+    ("bimetal-lab", &["bimetal-io", "bimetal-engine", "bimetal-twin"]),
     (
         "bimetal",
-        &["bimetal-io", "bimetal-engine", "bimetal-uring", "bimetal-twin", "bimetal-export"],
+        &[
+            "bimetal-io",
+            "bimetal-engine",
+            "bimetal-uring",
+            "bimetal-twin",
+            "bimetal-export",
+            "bimetal-lab",
+        ],
     ),
     ("xtask", &[]),
 ];

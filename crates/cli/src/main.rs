@@ -73,6 +73,7 @@ enum Verb {
     Import(commands::import::ImportArguments),
     Scan(commands::scan::ScanArguments),
     Destroy(commands::destroy::DestroyArguments),
+    Lab(commands::lab::LabArguments),
 }
 
 impl Verb {
@@ -90,6 +91,7 @@ impl Verb {
             Verb::Import(_) => "import",
             Verb::Scan(_) => "scan",
             Verb::Destroy(_) => "destroy",
+            Verb::Lab(_) => "lab",
         }
     }
 
@@ -107,6 +109,7 @@ impl Verb {
             Verb::Import(arguments) => commands::import::run(arguments, settings),
             Verb::Scan(arguments) => commands::scan::run(arguments, settings),
             Verb::Destroy(arguments) => commands::destroy::run(arguments, settings),
+            Verb::Lab(arguments) => commands::lab::run(arguments, settings),
         }
     }
 }

@@ -15,6 +15,13 @@ pub fn steps(message: &str) -> ProgressBar {
 }
 
 /// Hides itself when standard error is not a terminal.
+/// A spinner that counts what has no known end.
+pub fn counter(message: &str) -> ProgressBar {
+    let bar = styled(message, "{spinner} {pos} {msg} ({per_sec})");
+    bar.enable_steady_tick(std::time::Duration::from_millis(100));
+    bar
+}
+
 fn styled(message: &str, template: &str) -> ProgressBar {
     let bar = ProgressBar::new(0);
     if std::io::stderr().is_terminal() {

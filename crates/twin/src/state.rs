@@ -28,8 +28,7 @@ use crate::trace::{Trace, digest};
 /// a loop gets somewhere; small against any drive.
 const ROUND_NS: u64 = 100;
 
-/// How long a machine stands still that waits for nothing but a drive that hangs for ever, until
-/// its owner pulls the plug.
+/// How long a machine's owner waits for a drive that hangs for ever, until he pulls the plug.
 const PATIENCE_NS: u64 = 600_000_000_000;
 
 /// What a failed read leaves in its buffer.
@@ -132,6 +131,8 @@ pub(crate) struct State {
     /// Per drive, in order of submission: what was in flight when power failed.
     pub(crate) stranded: Vec<Vec<Change>>,
     pub(crate) sequence: u64,
+    /// When somebody will have lost patience with a drive that hangs for ever.
+    plug_pulled_at_ns: Option<u64>,
     flying: BinaryHeap<Flying>,
 }
 
@@ -148,6 +149,7 @@ impl State {
             armed: None,
             stranded: Vec::new(),
             sequence: 0,
+            plug_pulled_at_ns: None,
             flying: BinaryHeap::new(),
         }
     }
@@ -163,6 +165,7 @@ impl State {
         }
         self.powered = false;
         self.armed = None;
+        self.plug_pulled_at_ns = None;
         let mut flying = std::mem::take(&mut self.flying).into_vec();
         flying.sort_unstable_by_key(|op| op.sequence);
         self.stranded = vec![Vec::new(); self.drives.len()];
@@ -183,6 +186,7 @@ impl State {
             }
             self.complete(op);
         }
+        self.plug_pulled_at_ns = None;
         for drive in &mut self.drives {
             if drive.mischief.hung_until_ns == NEVER_NS {
                 drive.mischief.power_cycled();
@@ -213,6 +217,9 @@ impl State {
     /// A drive completes nothing before that moment ([`NEVER_NS`]: no more), or, when it hung,
     /// goes on at that moment.
     pub(crate) fn drive_hangs(&mut self, drive: usize, until_ns: u64) {
+        if until_ns < NEVER_NS {
+            self.plug_pulled_at_ns = None;
+        }
         let before_ns = std::mem::replace(&mut self.drives[drive].mischief.hung_until_ns, until_ns);
         self.trace.record(self.now_ns, mix(until_ns ^ drive as u64), || {
             format!("drive {drive} answers nothing before {until_ns}")
@@ -317,7 +324,11 @@ impl State {
     fn befall(&mut self, drive: usize, fault: Fault, request: &Request, done_at_ns: u64) {
         match fault {
             Fault::Death => self.drive_dies(drive),
-            Fault::Hang | Fault::EndlessHang => self.drive_hangs(drive, done_at_ns),
+            Fault::Hang => self.drive_hangs(drive, done_at_ns),
+            Fault::EndlessHang => {
+                self.drive_hangs(drive, NEVER_NS);
+                self.plug_pulled_at_ns.get_or_insert(self.now_ns + PATIENCE_NS);
+            }
             Fault::BitRot => self.drives[drive].rot(request),
             _ => {}
         }
@@ -379,10 +390,9 @@ impl State {
 
     fn poll(&mut self, boot: u64, park: Park, done: &mut Vec<Completed>) {
         let next_ns = self.flying.peek().map(|op| op.done_at_ns);
-        if park == Park::Forever && next_ns == Some(NEVER_NS) {
-            // Nothing can happen any more. Somebody walks up and pulls the plug.
-            self.now_ns += PATIENCE_NS;
-            return self.fail_power();
+        if park == Park::Forever && next_ns == Some(NEVER_NS) && self.plug_pulled_at_ns.is_none() {
+            // Made to hang by hand, and nothing else can happen any more.
+            self.plug_pulled_at_ns = Some(self.now_ns + PATIENCE_NS);
         }
         let until_ns = match (park, next_ns) {
             (Park::Never, _) => self.now_ns + ROUND_NS,
@@ -391,7 +401,10 @@ impl State {
             (Park::Forever, Some(next_ns)) => next_ns,
             (Park::Forever, None) => self.now_ns,
         };
-        self.now_ns = self.now_ns.max(until_ns);
+        self.now_ns = self.now_ns.max(until_ns.min(self.plug_pulled_at_ns.unwrap_or(NEVER_NS)));
+        if self.plug_pulled_at_ns.is_some_and(|at_ns| at_ns <= self.now_ns) {
+            return self.fail_power();
+        }
         while self.flying.peek().is_some_and(|op| op.done_at_ns <= self.now_ns) {
             let op = self.flying.pop().expect("peeked");
             let (fatal, of_boot) = (op.fatal, op.boot);

@@ -8,6 +8,7 @@ pub mod detach;
 pub mod export;
 pub mod import;
 pub mod iostat;
+pub mod lab;
 pub mod list;
 pub mod scan;
 pub mod serve;

@@ -1,0 +1,37 @@
+//! `bimetal lab`: experiments on drives.
+
+mod facts;
+mod flush;
+mod powercut;
+
+use clap::{Args, Subcommand};
+
+use crate::failure::Outcome;
+use crate::settings::Settings;
+
+/// Find out what a drive does, before it is trusted
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  bimetal lab flush --drive /dev/sdb          (what a flush costs, and whether that can be true)
+  bimetal lab flush --file /mnt/test.img
+  bimetal lab powercut witness --listen 0.0.0.0:7070 --record sdb.record
+  bimetal lab powercut write --drive /dev/sdb --witness other:7070 --yes-destroy
+  bimetal lab powercut verify --drive /dev/sdb --record sdb.record")]
+pub struct LabArguments {
+    #[command(subcommand)]
+    experiment: Experiment,
+}
+
+#[derive(Debug, Subcommand)]
+enum Experiment {
+    Flush(flush::FlushArguments),
+    Powercut(powercut::PowercutArguments),
+}
+
+/// Runs the command.
+pub fn run(arguments: &LabArguments, settings: &Settings) -> Outcome {
+    match &arguments.experiment {
+        Experiment::Flush(arguments) => flush::run(arguments, settings),
+        Experiment::Powercut(arguments) => powercut::run(arguments, settings),
+    }
+}
