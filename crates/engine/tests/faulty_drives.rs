@@ -76,7 +76,10 @@ async fn live(io: &Io, engine: &Engine, seed: u64, known: &RefCell<Vec<Known>>, 
                 }
             }
             7 => io.sleep(SECOND_NS / 20).await,
-            _ => look(io, engine, index, known.borrow()[index as usize], silent, false).await,
+            _ => {
+                let known = known.borrow()[index as usize];
+                look(io, engine, index, known, silent, false).await;
+            }
         }
         if engine.status().poisoned.is_some() {
             // Stopped: nothing may be acknowledged any more, reading goes on.
