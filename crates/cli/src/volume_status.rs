@@ -66,6 +66,8 @@ pub struct VolumeStatus {
     pub size_bytes: Option<u64>,
     /// Unit of placement.
     pub extent_bytes: Option<u64>,
+    /// What flushes promise, and what a power cut could take now.
+    pub durability: Option<DurabilityStatus>,
     /// RAM for map, heat and log index: now while served, else what the map will take when full.
     pub memory_bytes: Option<u64>,
     /// Extents that hold data.
@@ -84,6 +86,46 @@ pub struct VolumeStatus {
     pub moves: Option<MoveStatus>,
     /// How the volume came up.
     pub recovery: Option<RecoveryStatus>,
+}
+
+/// What flushes promise.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DurabilityStatus {
+    /// `strict` or `deferred`.
+    pub mode: String,
+    /// In deferred mode: what is durable after so long at the latest.
+    pub bound_ms: Option<u32>,
+    /// In deferred mode: no more than so much is ever exposed.
+    pub bound_bytes: Option<u64>,
+    /// Age of the oldest change that a power cut could take now; 0 in strict mode.
+    pub exposed_ms: u64,
+    /// Bytes that a power cut could take now; 0 in strict mode.
+    pub exposed_bytes: u64,
+}
+
+impl DurabilityStatus {
+    fn new(mode: engine::FlushMode, exposed: engine::Exposed) -> DurabilityStatus {
+        let bound = mode.bound();
+        DurabilityStatus {
+            mode: if bound.is_some() { "deferred" } else { "strict" }.to_owned(),
+            bound_ms: bound.map(|bound| bound.age_ms),
+            bound_bytes: bound.map(|bound| bound.bytes),
+            exposed_ms: exposed.age_ns.div_ceil(io::units::MILLISECOND_NS),
+            exposed_bytes: exposed.bytes,
+        }
+    }
+
+    fn text(&self) -> String {
+        match (self.bound_ms, self.bound_bytes) {
+            (Some(ms), Some(bytes)) => format!(
+                "deferred: a power cut takes at most {ms} ms and {}; exposed now: {} ms, {}",
+                human_bytes(bytes),
+                self.exposed_ms,
+                human_bytes(self.exposed_bytes)
+            ),
+            _ => "strict: a flush is a flush".to_owned(),
+        }
+    }
 }
 
 /// The process that serves a volume.
@@ -303,6 +345,7 @@ impl VolumeStatus {
             class: Some(geometry.class.name().to_owned()),
             size_bytes: Some(geometry.volume_bytes),
             extent_bytes: Some(geometry.extent_bytes),
+            durability: Some(DurabilityStatus::new(engine.flush_mode, engine.exposed)),
             memory_bytes: Some(engine.memory_bytes),
             extents_mapped: Some(engine.extents_mapped),
             server: Some(server),
@@ -351,6 +394,7 @@ impl VolumeStatus {
         slow: (PathBuf, Result<Superblock, String>),
     ) -> VolumeStatus {
         let any = fast.1.as_ref().or(slow.1.as_ref()).ok().cloned();
+        let fast_mode = fast.1.as_ref().ok().map(|superblock| superblock.flush_mode);
         let (state, status, action) = judge_at_rest(name, &fast.1, &slow.1);
         let drive =
             |tier: Tier, (path, found): (PathBuf, Result<Superblock, String>)| DriveStatus {
@@ -376,6 +420,8 @@ impl VolumeStatus {
             class: geometry.map(|geometry| geometry.class.name().to_owned()),
             size_bytes: geometry.map(|geometry| geometry.volume_bytes),
             extent_bytes: geometry.map(|geometry| geometry.extent_bytes),
+            durability: fast_mode
+                .map(|mode| DurabilityStatus::new(mode, engine::Exposed::default())),
             memory_bytes: geometry.map(|geometry| geometry.map_memory_bytes()),
             extents_mapped: None,
             server: None,
@@ -411,6 +457,9 @@ impl VolumeStatus {
             let memory = self.memory_bytes.map(human_bytes).unwrap_or_default();
             let (size, extent) = (human_bytes(size), human_bytes(extent));
             line("size", &format!("{size}, class {class}, extents of {extent}, {memory} of RAM"));
+        }
+        if let Some(durability) = &self.durability {
+            line("flushes", &durability.text());
         }
         if let Some(server) = &self.server {
             line("server", &format!("process {}, {}", server.pid, server.io));
@@ -557,7 +606,11 @@ fn judge_live(engine: &engine::Status, fast: &DriveStatus, slow: &DriveStatus) -
             Some("Restore the files that cannot be read from a backup.".to_owned()),
         );
     }
-    let mode = if engine.read_only { "read-only" } else { "a flush is a flush" };
+    let mode = match (engine.read_only, engine.flush_mode.bound()) {
+        (true, _) => "read-only",
+        (false, None) => "a flush is a flush",
+        (false, Some(_)) => "flushes are deferred",
+    };
     (Health::Online, format!("The volume is served ({mode})."), None)
 }
 

@@ -132,6 +132,16 @@ mod cage {
         FlushFailureForgotten,
         /// A log write that failed counts as written.
         LogFailureIgnored,
+        /// In deferred mode homes are written in place.
+        DeferredInPlace,
+        /// Deferred mode begins before what was written in place is durable.
+        DeferredOverUnflushed,
+        /// Deferred mode never flushes, and waits for nothing.
+        BoundForgotten,
+        /// Strict mode begins before what was only ordered is durable.
+        StrictWithoutFlush,
+        /// The parts of a request in the log do not wait for its parts in fresh slots.
+        PartsOutOfOrder,
     }
 
     thread_local! {

@@ -11,12 +11,12 @@
 
 use std::rc::Rc;
 
-use crate::address::{Lsn, Tier};
+use crate::address::Tier;
 use crate::canary::canary;
 use crate::error::Error;
 use crate::flush::flush_all;
 use crate::format::map_page::{PAGE_BYTES, encode};
-use crate::format::superblock::State as Left;
+use crate::format::superblock::Superblock;
 use crate::marks::{self, Mark};
 use crate::shared::Shared;
 use crate::superblocks;
@@ -51,7 +51,7 @@ pub(crate) async fn checkpoint(shared: &Rc<Shared>) -> Result<(), Error> {
         drop(state);
         shared.room.wake_all();
     }
-    write_superblock(shared, target, None).await?;
+    write_superblock(shared, |superblock| superblock.log_tail = target).await?;
     if !canary!(RingFreedUnderReaders) {
         shared.log_accesses_ended(epoch).await;
     }
@@ -76,22 +76,22 @@ pub(crate) async fn write_all_pages(shared: &Rc<Shared>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Writes the fast drive's superblock with a new tail; `left` changes the state on both drives.
+/// Writes the fast drive's superblock, changed; also the slow one's when the state changes.
 pub(crate) async fn write_superblock(
     shared: &Shared,
-    tail: Lsn,
-    left: Option<Left>,
+    change: impl FnOnce(&mut Superblock),
 ) -> Result<(), Error> {
+    // One writer at a time: the later one must know what the earlier one wrote.
+    let _turn = shared.superblock_turn.enter(1).await;
     let mut superblock = shared.superblock.borrow().clone();
     let durable = shared.state.borrow().log.durable();
-    superblock.log_tail = tail;
     superblock.log_durable = durable;
     superblock.sequence += 1;
-    if let Some(left) = left {
-        superblock.state = left;
-    }
+    let before = superblock.state;
+    change(&mut superblock);
+    let both = superblock.state != before;
     let outcome = async {
-        if left.is_some() {
+        if both {
             superblock.role = Tier::Slow;
             superblocks::write(&shared.slow, &superblock).await?;
         }

@@ -64,6 +64,7 @@ pub async fn create(
         log_tail: Lsn(1),
         log_session_start: Lsn(1),
         log_durable: Lsn(1),
+        flush_mode: options.flush_mode,
         read_only_compatible: 0,
     };
     let drives = [Drive::new(Tier::Fast, fast.clone(), 0), Drive::new(Tier::Slow, slow.clone(), 0)];

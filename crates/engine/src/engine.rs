@@ -4,8 +4,8 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use io::{
-    Buf, Device, Durability, ErrorKind, Io, IoError, Place, Span, Volume, VolumeInfo, WaitList,
-    ZeroMode,
+    Buf, Device, Durability, ErrorKind, Gate, Io, IoError, Place, Span, Volume, VolumeInfo,
+    WaitList, ZeroMode,
 };
 
 use crate::address::{BLOCK_BYTES, BlockId, ExtentId, Lsn, Tier};
@@ -13,7 +13,9 @@ use crate::canary::canary;
 use crate::checkpoint::{checkpoint, write_all_pages, write_superblock};
 use crate::drive::Drive;
 use crate::error::Error;
+use crate::exposure::Exposure;
 use crate::flush::{flush_all, flush_for_client};
+use crate::flush_mode::FlushMode;
 use crate::format::superblock::{State as Left, Superblock};
 use crate::log::waits::WrittenWaits;
 use crate::log::{Logged, writer};
@@ -22,9 +24,9 @@ use crate::marks::{self, Mark};
 use crate::recover::{Source, recover};
 use crate::shared::Shared;
 use crate::state::State;
-use crate::status::{DriveStatus, LogStatus, Status};
+use crate::status::{DriveStatus, Exposed, LogStatus, Status};
 use crate::superblocks::{self, judge_pair};
-use crate::{janitor, read, verify, write, zero};
+use crate::{deferred, janitor, read, verify, write, zero};
 
 /// Largest buffer one call takes: a large record, and what keeps one request from holding up
 /// others.
@@ -89,6 +91,7 @@ impl Engine {
             superblock = begin_session(io, &fast, &slow, &pair, &mut state).await?;
         }
         state.recovery.duration_ns = io.now_ns() - started_ns;
+        state.exposure = Exposure::new(superblock.flush_mode);
         let shared = Rc::new(Shared {
             io: io.clone(),
             fast,
@@ -104,6 +107,9 @@ impl Engine {
             released: WaitList::new(),
             accessed: WaitList::new(),
             janitor_work: WaitList::new(),
+            flush_work: WaitList::new(),
+            superblock_turn: Gate::new(1),
+            mode_turn: Gate::new(1),
             ended: WaitList::new(),
             janitor_ended: Cell::new(false),
             drain_waiters: Cell::new(0),
@@ -111,6 +117,7 @@ impl Engine {
         if !options.read_only {
             io.spawn(writer::run(shared.clone()));
             io.spawn(janitor::run(shared.clone()));
+            io.spawn(deferred::run(shared.clone()));
         }
         Ok(Engine(shared))
     }
@@ -135,6 +142,7 @@ impl Engine {
             // Nothing more can be made durable; the writer has nothing left to do.
             shared.state.borrow_mut().closed = true;
             shared.log_work.wake_all();
+            shared.flush_work.wake_all();
             return Err(error);
         }
         shared.state.borrow_mut().closing = true;
@@ -144,6 +152,7 @@ impl Engine {
         let outcome = self.settle_all().await;
         shared.state.borrow_mut().closed = true;
         shared.log_work.wake_all();
+        shared.flush_work.wake_all();
         shared.ended.wake_all();
         outcome
     }
@@ -153,10 +162,23 @@ impl Engine {
         flush_all(shared).await?;
         write_all_pages(shared).await?;
         checkpoint(shared).await?;
-        let tail = shared.state.borrow().log.tail();
-        write_superblock(shared, tail, Some(Left::Clean)).await?;
+        write_superblock(shared, |superblock| superblock.state = Left::Clean).await?;
         marks::hit(Mark::Closed);
         Ok(())
+    }
+
+    /// Changes what clients' flushes promise, now and for later openings. Everything that ended
+    /// before the call is durable when it returns.
+    ///
+    /// # Errors
+    /// When the volume takes no writes, or a device fails; then the volume is poisoned.
+    pub async fn set_flush_mode(&self, mode: FlushMode) -> Result<(), Error> {
+        if self.0.read_only {
+            return Err(Error::ReadOnly);
+        }
+        self.0.alive()?;
+        let _request = Request::begin(&self.0);
+        deferred::set_mode(&self.0, mode).await
     }
 
     /// What can be seen of the volume now.
@@ -191,6 +213,11 @@ impl Engine {
             trims: counters.trims,
             flushes_asked: counters.flushes_asked,
             served: counters.served,
+            flush_mode: state.exposure.mode(),
+            exposed: Exposed {
+                bytes: state.exposure.bytes(),
+                age_ns: state.exposure.age_ns(shared.io.now_ns()),
+            },
             log: LogStatus {
                 size_bytes: shared.geometry.layouts[0].log_bytes,
                 used_bytes: state.log.used_blocks() * BLOCK_BYTES,

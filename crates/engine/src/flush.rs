@@ -2,9 +2,15 @@
 
 use crate::address::Tier;
 use crate::canary::canary;
+use crate::deferred::order_for_client;
 use crate::error::Error;
 use crate::marks::{self, Mark};
 use crate::shared::Shared;
+
+/// A shared flush waits for others for this part of the time that the last one took.
+const GATHER_PART: u64 = 32;
+/// And never longer: half a millisecond is ten writes of a drive that flushes as slowly.
+const GATHER_NS_MAX: u64 = 500_000;
 
 /// A client's flush: everything its completed requests wrote is durable afterwards. Sends nothing
 /// when no client's write is unflushed.
@@ -12,6 +18,9 @@ pub(crate) async fn flush_for_client(shared: &Shared) -> Result<(), Error> {
     shared.unpoisoned()?;
     if canary!(FlushNotSent) {
         return Ok(());
+    }
+    if shared.state.borrow().exposure.bound().is_some() {
+        return order_for_client(shared).await;
     }
     let (dirty, running) = {
         let state = shared.state.borrow();
@@ -33,7 +42,10 @@ pub(crate) async fn flush_for_client(shared: &Shared) -> Result<(), Error> {
 
 /// Makes everything durable that was appended or written to homes before the call.
 pub(crate) async fn flush_all(shared: &Shared) -> Result<(), Error> {
-    let mut turn = shared.state.borrow().flush.next;
+    let (mut turn, waits) = {
+        let state = shared.state.borrow();
+        (state.flush.next, state.flush.running)
+    };
     if canary!(FlushJoinsRunning) && shared.state.borrow().flush.running {
         turn -= 1;
     }
@@ -59,13 +71,13 @@ pub(crate) async fn flush_all(shared: &Shared) -> Result<(), Error> {
         let leading = {
             let mut state = shared.state.borrow_mut();
             let free = !state.flush.running;
-            if free {
-                state.flush.running = true;
-                state.flush.next += 1;
-            }
+            state.flush.running = true;
             free
         };
         if leading {
+            if waits {
+                gather(shared).await;
+            }
             let outcome = run_turn(shared).await;
             {
                 let mut state = shared.state.borrow_mut();
@@ -85,8 +97,22 @@ pub(crate) async fn flush_all(shared: &Shared) -> Result<(), Error> {
     }
 }
 
+/// A turn that begins where another ended waits a moment for those whom that one has just served:
+/// in a loop of writes and flushes they come again within a few writes, and would otherwise need
+/// every second flush of their own. A lone client never waits here.
+async fn gather(shared: &Shared) {
+    let last_ns = shared.state.borrow().flush.last_ns;
+    shared.io.sleep((last_ns / GATHER_PART).min(GATHER_NS_MAX)).await;
+}
+
 async fn run_turn(shared: &Shared) -> Result<(), Error> {
-    let end = shared.state.borrow().log.end();
+    let begun_ns = shared.io.now_ns();
+    let end = {
+        let mut state = shared.state.borrow_mut();
+        // Who comes from here on joins the next turn.
+        state.flush.next += 1;
+        state.log.end()
+    };
     if !canary!(FlushBeforeWritten) {
         shared.log_written(end).await?;
     }
@@ -109,7 +135,10 @@ async fn run_turn(shared: &Shared) -> Result<(), Error> {
     }
     fast?;
     let mut state = shared.state.borrow_mut();
+    state.flush.last_ns = shared.io.now_ns() - begun_ns;
     state.log.settle_durable(until);
+    let durable = state.log.durable();
+    state.exposure.settle(durable);
     state.settle_young();
     Ok(())
 }

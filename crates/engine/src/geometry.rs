@@ -4,6 +4,7 @@
 //! Slow drive: `superblocks (first MiB) | map pages | slots`.
 //! Everything after the first MiB starts on a MiB, so that slots are aligned for any drive.
 
+use crate::flush_mode::FlushMode;
 use io::DeviceInfo;
 use io::units::{GIB, KIB, MIB, TIB, human_bytes};
 
@@ -38,6 +39,8 @@ pub struct CreateOptions {
     pub extent_bytes: u64,
     /// Bytes of the landing log; `None` chooses 1/32 of the fast drive, 4 MiB to 4 GiB.
     pub landing_bytes: Option<u64>,
+    /// What clients' flushes promise.
+    pub flush_mode: FlushMode,
 }
 
 impl CreateOptions {
@@ -48,6 +51,7 @@ impl CreateOptions {
             class: Class::Span,
             extent_bytes: 128 * KIB,
             landing_bytes: None,
+            flush_mode: FlushMode::Strict,
         }
     }
 }

@@ -51,6 +51,11 @@ impl Guards {
         })
     }
 
+    /// Whether some home is being written in place.
+    pub fn any_home_written(&self) -> bool {
+        self.extents.values().any(|guard| guard.home_writers > 0)
+    }
+
     pub fn home_written(&self, extent: ExtentId) -> bool {
         self.extents.get(&extent.0).is_some_and(|guard| guard.home_writers > 0)
     }

@@ -1,9 +1,8 @@
 //! The one background task: destages, moves, checkpoints. It does one bounded thing at a time and
 //! then looks again, so that what it does follows what clients need now.
 
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::rc::Rc;
-use std::task::Poll;
 
 use io::units::MILLISECOND_NS;
 
@@ -192,22 +191,6 @@ pub(crate) fn wake_if_needed(shared: &Shared) {
 async fn rest(shared: &Rc<Shared>, until_ns: Option<u64>) {
     shared.state.borrow_mut().janitor =
         if until_ns.is_some() { Rest::UntilIdle } else { Rest::UntilWoken };
-    let now_ns = shared.io.now_ns();
-    let mut alarm = until_ns.map(|until| Box::pin(shared.io.sleep(until.saturating_sub(now_ns))));
-    let mut place = None;
-    poll_fn(|context| {
-        if let Some(alarm) = &mut alarm
-            && alarm.as_mut().poll(context).is_ready()
-        {
-            return Poll::Ready(());
-        }
-        if place.is_some() {
-            // Woken, and not by the alarm.
-            return Poll::Ready(());
-        }
-        shared.janitor_work.register(&mut place, context);
-        Poll::Pending
-    })
-    .await;
+    shared.woken_or_at(&shared.janitor_work, until_ns).await;
     shared.state.borrow_mut().janitor = Rest::Awake;
 }

@@ -10,12 +10,15 @@ mod check;
 mod checkpoint;
 mod checksum;
 mod create;
+mod deferred;
 mod destage;
 mod drive;
 mod engine;
 mod error;
+mod exposure;
 mod fixed_map;
 mod flush;
+mod flush_mode;
 pub mod format;
 mod geometry;
 mod guards;
@@ -45,6 +48,9 @@ pub use check::{CheckReport, check};
 pub use create::{Identity, Inspection, create, destroy, inspect};
 pub use engine::{Engine, OpenOptions};
 pub use error::Error;
+pub use flush_mode::{Bound, FlushMode};
 pub use format::superblock::{State, Superblock, Uuid};
 pub use geometry::{Class, CreateOptions, Geometry, Layout, name_problem, plan};
-pub use status::{DriveStatus, DriveUse, LogStatus, Moves, Recovery, RequestUse, Served, Status};
+pub use status::{
+    DriveStatus, DriveUse, Exposed, LogStatus, Moves, Recovery, RequestUse, Served, Status,
+};

@@ -145,6 +145,12 @@ marks! {
     SuperblockCopiesDiffered,
     /// A block of the log was damaged and known to be durable.
     DurableBlockDamaged,
+    /// The drives were flushed to keep the bound of deferred mode.
+    BoundFlushed,
+    /// A client waited because as much was exposed as the bound of deferred mode allows.
+    BoundReached,
+    /// The flush mode was changed while the volume was in use.
+    FlushModeChanged,
 }
 
 thread_local! {

@@ -377,7 +377,10 @@ fn belongs(superblock: &Superblock, header: &Header, previous: u64, ring: u64) -
 async fn claims_beyond(source: &Source<'_>, lsn: Lsn) -> Result<bool, Error> {
     let superblock = source.superblock;
     let ring = superblock.geometry.ring_blocks();
-    let last = (lsn.0 + LOOK_AHEAD_BLOCKS).min(superblock.log_tail.0 + ring);
+    // In deferred mode more is appended between two flushes: up to the bound before one begins,
+    // and as much again while it runs.
+    let deferred = superblock.flush_mode.bound().map_or(0, |bound| 2 * bound.bytes / BLOCK_BYTES);
+    let last = (lsn.0 + LOOK_AHEAD_BLOCKS + deferred).min(superblock.log_tail.0 + ring);
     let mut ahead = LogReader::new(
         source.io,
         source.fast,

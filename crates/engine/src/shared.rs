@@ -2,11 +2,11 @@
 //! wait for it to change.
 
 use std::cell::{Cell, RefCell};
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::rc::Rc;
 use std::task::Poll;
 
-use io::{Io, WaitList};
+use io::{Gate, Io, WaitList};
 
 use crate::accesses::Epoch;
 use crate::address::{ExtentId, Home, Lsn, Tier};
@@ -44,6 +44,12 @@ pub(crate) struct Shared {
     pub accessed: WaitList,
     /// The janitor waits here for something to do.
     pub janitor_work: WaitList,
+    /// The flusher of deferred mode waits here for something to flush.
+    pub flush_work: WaitList,
+    /// Held while a superblock is written.
+    pub superblock_turn: Gate,
+    /// Held while the flush mode changes.
+    pub mode_turn: Gate,
     /// Requests ended while the volume is being closed.
     pub ended: WaitList,
     /// The janitor has ended.
@@ -80,6 +86,7 @@ impl Shared {
             &self.released,
             &self.accessed,
             &self.janitor_work,
+            &self.flush_work,
         ] {
             list.wake_all();
         }
@@ -118,6 +125,27 @@ impl Shared {
             self.poison(format!("a flush failed: {error}"));
         }
         Ok(outcome?)
+    }
+
+    /// Waits for a wake-up of the list, or until a moment on the clock.
+    pub async fn woken_or_at(&self, list: &WaitList, until_ns: Option<u64>) {
+        let now_ns = self.io.now_ns();
+        let mut alarm = until_ns.map(|until| Box::pin(self.io.sleep(until.saturating_sub(now_ns))));
+        let mut place = None;
+        poll_fn(|context| {
+            if let Some(alarm) = &mut alarm
+                && alarm.as_mut().poll(context).is_ready()
+            {
+                return Poll::Ready(());
+            }
+            if place.is_some() {
+                // Woken, and not by the alarm.
+                return Poll::Ready(());
+            }
+            list.register(&mut place, context);
+            Poll::Pending
+        })
+        .await;
     }
 
     /// Waits until everything before `end` is written to the log.

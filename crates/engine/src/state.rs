@@ -8,6 +8,7 @@ use io::Pool;
 use crate::accesses::{Accesses, Epoch};
 use crate::address::{BLOCK_BYTES, BlockId, ExtentId, Home, Lsn, Tier};
 use crate::canary::canary;
+use crate::exposure::Exposure;
 use crate::fixed_map::FixedMap;
 use crate::format::map_page::encode_home;
 use crate::format::record::Entry;
@@ -30,6 +31,8 @@ pub(crate) struct FlushTurns {
     pub next: u64,
     /// Turns that have ended.
     pub done: u64,
+    /// How long the last one took.
+    pub last_ns: u64,
 }
 
 /// Log blocks that the record of one run of fresh writes may take: its entries fit one header
@@ -81,6 +84,8 @@ pub(crate) struct State {
     /// Drives that write a block wholly or not at all: homes there may be written in place.
     pub in_place: [bool; 2],
     pub flush: FlushTurns,
+    /// What a power cut could take, in deferred mode.
+    pub exposure: Exposure,
     pub counters: Counters,
     pub recovery: Recovery,
     /// Why the volume takes no more writes.
@@ -128,6 +133,7 @@ impl State {
             home_dirty: [false; 2],
             in_place,
             flush: FlushTurns::default(),
+            exposure: Exposure::default(),
             counters: Counters::default(),
             recovery: Recovery::default(),
             poisoned: None,

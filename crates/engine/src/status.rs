@@ -1,6 +1,7 @@
 //! What can be seen of a running volume: plain numbers, copied out of the state.
 
 use crate::address::Tier;
+use crate::flush_mode::FlushMode;
 use crate::format::superblock::Uuid;
 use crate::geometry::Geometry;
 
@@ -60,6 +61,16 @@ pub struct Served {
     pub slow_bytes: u64,
     /// Read from holes (zeros, no drive involved).
     pub hole_bytes: u64,
+}
+
+/// What a power cut could take now: changes that are ordered and not durable. Counted in deferred
+/// mode only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Exposed {
+    /// Their bytes.
+    pub bytes: u64,
+    /// Time since the oldest was made, in nanoseconds.
+    pub age_ns: u64,
 }
 
 /// The landing log.
@@ -132,6 +143,10 @@ pub struct Status {
     pub flushes_asked: u64,
     /// Where requests were served.
     pub served: Served,
+    /// What clients' flushes promise.
+    pub flush_mode: FlushMode,
+    /// What a power cut could take now.
+    pub exposed: Exposed,
     /// The landing log.
     pub log: LogStatus,
     /// Background moves.

@@ -17,6 +17,7 @@ use crate::error::Error;
 use crate::flush::flush_for_client;
 use crate::guards::Hold;
 use crate::line::Place;
+use crate::log::Log;
 use crate::marks::{self, Mark};
 use crate::pace::PACED_FROM_FILL;
 use crate::policy::Access;
@@ -38,8 +39,22 @@ struct Run {
     target: Target,
 }
 
+impl Run {
+    /// Log blocks kept free for what is appended when the data has arrived.
+    fn promised_blocks(&self) -> u64 {
+        match self.target {
+            Target::Fresh { .. } => FRESH_RECORD_BLOCKS,
+            Target::LogWithRest => Log::worst_case_blocks(self.bytes as u64 / BLOCK_BYTES),
+            Target::Log | Target::Home { .. } => 0,
+        }
+    }
+}
+
 enum Target {
     Log,
+    /// The log, together with what the rest of the request puts there once its data has arrived:
+    /// the parts of a request are ordered as its blocks are.
+    LogWithRest,
     /// Byte offset on the drive; homes of consecutive extents that are neighbours.
     Home {
         tier: Tier,
@@ -75,6 +90,7 @@ pub(crate) async fn write(
         (Ok(()), Durability::Durable) if !canary!(ForcedNotFlushed) => {
             flush_for_client(shared).await
         }
+        (Ok(()), _) => shared.within_bound().await,
         (outcome, _) => outcome,
     };
     (buf, outcome)
@@ -171,44 +187,32 @@ pub(crate) async fn write_blocks(
         return write_large(shared, buf, lsn, position, end).await;
     }
     let mut log_end = None;
-    let mut result = Ok(());
+    let settled;
     if runs.len() == 1 {
         let run = runs.pop().expect("one run");
-        let (written, outcome) = match submit(shared, &run.target, buf) {
-            Submitted::Logged(buf, end) => {
-                log_end = Some(end);
-                (buf, Ok(()))
-            }
-            Submitted::UnderWay(transfer) => transfer.await,
-        };
-        buf = written;
-        result = settle(shared, run, outcome).await;
+        let part = arrived(submit(shared, &run.target, buf), run, &mut log_end).await;
+        settled = settle(shared, std::slice::from_ref(&part)).await;
+        buf = part.data;
     } else {
         let mut under_way = Vec::with_capacity(runs.len());
         for run in runs {
             let piece = buf.split_to(run.bytes);
             under_way.push((submit(shared, &run.target, piece), run));
         }
-        let mut joined: Option<Buf> = None;
+        let mut parts = Vec::with_capacity(under_way.len());
         for (submitted, run) in under_way {
-            let (piece, outcome) = match submitted {
-                Submitted::Logged(piece, end) => {
-                    log_end = Some(end);
-                    (piece, Ok(()))
-                }
-                Submitted::UnderWay(transfer) => transfer.await,
-            };
-            let outcome = settle(shared, run, outcome).await;
-            result = result.and(outcome);
-            match &mut joined {
-                Some(joined) => joined.unsplit(piece),
-                None => joined = Some(piece),
-            }
+            parts.push(arrived(submitted, run, &mut log_end).await);
         }
+        settled = settle(shared, &parts).await;
+        let joined = parts.into_iter().map(|part| part.data).reduce(|mut joined, piece| {
+            joined.unsplit(piece);
+            joined
+        });
         let mut joined = joined.expect("a request has runs");
         joined.unsplit(buf);
         buf = joined;
     }
+    let mut result = settled.map(|end| log_end = log_end.max(end));
     if let Some(end) = log_end
         && !canary!(WriteBeforeRecord)
     {
@@ -231,6 +235,12 @@ async fn admitted(
     let mut turn: Option<RoomTurn> = None;
     let mut paced = false;
     loop {
+        // Looked at in the same breath as the plan that follows, so that many cannot pass at once.
+        if shared.state.borrow().exposure.must_wait(shared.io.now_ns(), length) {
+            turn = None;
+            shared.exposable(length).await?;
+            continue;
+        }
         let delay_ns = {
             let mut state = shared.state.borrow_mut();
             if let Some(cause) = &state.poisoned {
@@ -367,9 +377,10 @@ fn route(state: &State, extent: ExtentId, bytes: u64) -> Route {
         && !mapping.moving()
         && (!state.is_young(extent) || canary!(YoungIgnored));
     let fast_to_spare = state.slots[0].free() > state.fast_reserve();
+    let in_place = settled && (!state.exposure.ordered() || canary!(DeferredInPlace));
     match mapping.home() {
         Some(home)
-            if settled && (state.in_place[home.tier.index()] || canary!(InPlaceThoughTorn)) =>
+            if in_place && (state.in_place[home.tier.index()] || canary!(InPlaceThoughTorn)) =>
         {
             match home.tier {
                 Tier::Fast => Route::Home(home),
@@ -437,7 +448,13 @@ fn plan(shared: &Shared, at: u64, buf: &mut Buf) -> (Vec<Run>, Option<Large>) {
     if let [Run { target: Target::Log, .. }] = runs[..] {
         large = state.log.append_large(BlockId(at / BLOCK_BYTES), buf);
     }
-    for run in &runs {
+    let later = runs.iter().any(|run| matches!(run.target, Target::Fresh { .. }));
+    let mut logged_bytes = 0;
+    for run in &mut runs {
+        if matches!(run.target, Target::Log) && later && !canary!(PartsOutOfOrder) {
+            run.target = Target::LogWithRest;
+        }
+        state.promised_blocks += run.promised_blocks();
         if matches!(run.target, Target::Log) {
             if large.is_none() {
                 let from = (run.at - at) as usize;
@@ -445,10 +462,12 @@ fn plan(shared: &Shared, at: u64, buf: &mut Buf) -> (Vec<Run>, Option<Large>) {
                 state.log.append_data(pool, BlockId(run.at / BLOCK_BYTES), data);
             }
             state.mark_logged(run.at, run.bytes as u64);
-            state.log.note_client();
-        } else if matches!(run.target, Target::Fresh { .. }) {
-            state.promised_blocks += FRESH_RECORD_BLOCKS;
+            logged_bytes += run.bytes as u64;
         }
+    }
+    if logged_bytes > 0 {
+        let alarm = state.note_client(shared.io.now_ns(), logged_bytes);
+        shared.raise(alarm);
     }
     (runs, large)
 }
@@ -501,7 +520,7 @@ fn count(shared: &Shared, runs: &[Run], whole: std::ops::Range<u64>) {
         let served = &mut state.counters.served;
         let bytes = run.bytes as u64;
         match &run.target {
-            Target::Log => served.log_bytes += bytes,
+            Target::Log | Target::LogWithRest => served.log_bytes += bytes,
             Target::Home { tier: Tier::Fast, .. } | Target::Fresh { tier: Tier::Fast, .. } => {
                 served.fast_bytes += bytes;
             }
@@ -542,6 +561,7 @@ async fn write_large(
 
 enum Submitted {
     Logged(Buf, Lsn),
+    Kept(Buf),
     UnderWay(Watched<Transfer>),
 }
 
@@ -552,54 +572,108 @@ fn submit(shared: &Shared, target: &Target, buf: Buf) -> Submitted {
             let end = shared.state.borrow().log.end();
             Submitted::Logged(buf, end)
         }
+        Target::LogWithRest => Submitted::Kept(buf),
         Target::Home { tier, position } | Target::Fresh { tier, position, .. } => {
             Submitted::UnderWay(shared.drive(*tier).write(*position, buf))
         }
     }
 }
 
-/// The data of a run has reached its drive, or not.
-async fn settle(shared: &Shared, run: Run, outcome: Result<(), io::IoError>) -> Result<(), Error> {
-    match run.target {
-        Target::Log => Ok(()),
-        Target::Home { tier, .. } => {
-            outcome?;
-            shared.state.borrow_mut().home_dirty[tier.index()] = true;
-            Ok(())
+/// A run whose data has reached its drive, or not.
+struct Part {
+    run: Run,
+    data: Buf,
+    outcome: Result<(), io::IoError>,
+}
+
+async fn arrived(submitted: Submitted, run: Run, log_end: &mut Option<Lsn>) -> Part {
+    let (data, outcome) = match submitted {
+        Submitted::Logged(data, end) => {
+            *log_end = Some(end);
+            (data, Ok(()))
         }
-        Target::Fresh { tier, extents, .. } => {
-            if let Err(error) = outcome {
-                // Nothing points at the slots: they are free at once.
-                marks::hit(Mark::FreshFailed);
-                let mut state = shared.state.borrow_mut();
-                state.promised_blocks -= FRESH_RECORD_BLOCKS;
-                for allocation in extents {
-                    let home = allocation.home;
-                    state.slots[home.tier.index()].release(home.slot);
-                }
-                drop(state);
-                shared.wake_room();
-                return Err(error.into());
+        Submitted::Kept(data) => (data, Ok(())),
+        Submitted::UnderWay(transfer) => transfer.await,
+    };
+    Part { run, data, outcome }
+}
+
+/// All data of a request has reached the drives, or not: appends what was left for now, in the
+/// order of the blocks. Gives how far the log must be written before the request has ended.
+async fn settle(shared: &Shared, parts: &[Part]) -> Result<Option<Lsn>, Error> {
+    let mut failed = None;
+    let mut promised = 0;
+    for Part { run, outcome, .. } in parts {
+        promised += run.promised_blocks();
+        match (&run.target, outcome) {
+            (_, Err(error)) => {
+                failed.get_or_insert_with(|| error.clone());
             }
-            // Promised at planning, so this does not wait; it fails when the volume is poisoned.
-            shared.internal_room(FRESH_RECORD_BLOCKS).await?;
-            {
-                let mut state = shared.state.borrow_mut();
-                state.promised_blocks -= FRESH_RECORD_BLOCKS;
-                if tier == Tier::Slow {
-                    state.home_dirty[tier.index()] = true;
-                }
-                let pool = shared.io.pool();
-                for Allocation { extent, home, crc } in extents {
-                    state.settle_allocated(pool, extent, home, crc);
-                }
-                state.log.note_client();
+            (Target::Home { tier, .. }, Ok(())) => {
+                shared.state.borrow_mut().home_dirty[tier.index()] = true;
             }
-            // Others may have waited for what was promised to this one.
-            shared.wake_room();
-            // Not waited for: the data is in place and the map says so; a flush waits.
-            shared.log_work.wake_all();
-            Ok(())
+            _ => {}
         }
     }
+    if promised == 0 {
+        return failed.map_or(Ok(None), |error| Err(error.into()));
+    }
+    if let Some(error) = failed {
+        give_up(shared, parts, promised);
+        return Err(error.into());
+    }
+    // Promised at planning, so this does not wait; it fails when the volume is poisoned.
+    shared.internal_room(promised).await?;
+    let logged = {
+        let mut state = shared.state.borrow_mut();
+        let state = &mut *state;
+        state.promised_blocks -= promised;
+        let pool = shared.io.pool();
+        let mut logged = false;
+        let mut bytes = 0;
+        for Part { run, data, .. } in parts {
+            match &run.target {
+                Target::LogWithRest => {
+                    state.log.append_data(pool, BlockId(run.at / BLOCK_BYTES), data);
+                    state.mark_logged(run.at, run.bytes as u64);
+                    logged = true;
+                }
+                Target::Fresh { tier, extents, .. } => {
+                    if *tier == Tier::Slow {
+                        state.home_dirty[tier.index()] = true;
+                    }
+                    for Allocation { extent, home, crc } in extents {
+                        state.settle_allocated(pool, *extent, *home, *crc);
+                    }
+                }
+                Target::Log | Target::Home { .. } => continue,
+            }
+            bytes += run.bytes as u64;
+        }
+        let alarm = state.note_client(shared.io.now_ns(), bytes);
+        shared.raise(alarm);
+        logged.then(|| state.log.end())
+    };
+    // Others may have waited for what was promised to this one.
+    shared.wake_room();
+    // Slots alone are not waited for: their data is in place and the map says so; a flush waits.
+    shared.log_work.wake_all();
+    Ok(logged)
+}
+
+/// Some part has failed, so nothing of what was left for later is appended.
+fn give_up(shared: &Shared, parts: &[Part], promised: u64) {
+    marks::hit(Mark::FreshFailed);
+    let mut state = shared.state.borrow_mut();
+    state.promised_blocks -= promised;
+    for Part { run, .. } in parts {
+        if let Target::Fresh { extents, .. } = &run.target {
+            // Nothing points at the slots: they are free at once.
+            for Allocation { home, .. } in extents {
+                state.slots[home.tier.index()].release(home.slot);
+            }
+        }
+    }
+    drop(state);
+    shared.wake_room();
 }

@@ -59,7 +59,7 @@ pub(crate) async fn write_zeroes(
 
 async fn settle_durability(shared: &Shared, durability: Durability) -> Result<(), Error> {
     match durability {
-        Durability::Volatile => Ok(()),
+        Durability::Volatile => shared.within_bound().await,
         Durability::Durable => flush_for_client(shared).await,
     }
 }
@@ -105,22 +105,25 @@ async fn admitted(shared: &Rc<Shared>, at: u64, end: u64) -> Result<Option<RoomT
     let count = end.div_ceil(extent_bytes) - first.0;
     let mut turn: Option<RoomTurn> = None;
     loop {
-        let (room, conflict) = {
+        let (room, conflict, exposed) = {
             let state = shared.state.borrow();
             if let Some(cause) = &state.poisoned {
                 return Err(Error::Poisoned(cause.clone()));
             }
             let place = turn.as_ref().map(RoomTurn::place);
             let room = state.room_line.is_turn(place) && state.has_room_for(0);
-            (room, state.guards.any_alone(first, count))
+            let exposed = state.exposure.must_wait(shared.io.now_ns(), BLOCK_BYTES);
+            (room, state.guards.any_alone(first, count), exposed)
         };
-        if room && !conflict {
+        if room && !conflict && !exposed {
             return Ok(turn);
         }
         // The place is given up before anything else is waited for: those who are waited for may
         // stand behind it.
         turn = None;
-        if conflict {
+        if exposed {
+            shared.exposable(BLOCK_BYTES).await?;
+        } else if conflict {
             let conflict_over = || {
                 let state = shared.state.borrow();
                 state.poisoned.is_some() || !state.guards.any_alone(first, count)
@@ -142,24 +145,25 @@ fn zero_step(shared: &Shared, at: u64, end: u64) -> Option<crate::Lsn> {
     let first_whole = at.div_ceil(extent_bytes);
     let end_whole = end / extent_bytes;
     let mut changed = false;
-    let mut zero_part = |state: &mut State, from: u64, to: u64| {
+    let zero_part = |state: &mut State, from: u64, to: u64| {
         let extent = state.extent_of(from);
-        if from < to && !state.map.get(extent).is_empty() {
+        let occupied = from < to && !state.map.get(extent).is_empty();
+        if occupied {
             let count = ((to - from) / BLOCK_BYTES) as u32;
             let start = BlockId(from / BLOCK_BYTES);
             state.log.append_entry(pool, &Entry::Zero { start, count });
             if !canary!(ZeroNotMarked) {
                 state.map.mark_in_log(extent, true);
             }
-            changed = true;
         }
+        occupied
     };
+    // In the order of the blocks: a power cut may leave a front part of the request.
     if first_whole > end_whole {
         // All inside one extent.
-        zero_part(state, at, end);
+        changed |= zero_part(state, at, end);
     } else {
-        zero_part(state, at, first_whole * extent_bytes);
-        zero_part(state, end_whole * extent_bytes, end);
+        changed |= zero_part(state, at, first_whole * extent_bytes);
     }
     let occupied = |state: &State, extent: &u64| !state.map.get(ExtentId(*extent)).is_empty();
     let mut whole = first_whole..end_whole.max(first_whole);
@@ -178,8 +182,12 @@ fn zero_step(shared: &Shared, at: u64, end: u64) -> Option<crate::Lsn> {
         }
         changed = true;
     }
-    changed.then(|| {
-        state.log.note_client();
-        state.log.end()
-    })
+    if first_whole <= end_whole {
+        changed |= zero_part(state, end_whole * extent_bytes, end);
+    }
+    if changed {
+        let alarm = state.note_client(shared.io.now_ns(), BLOCK_BYTES);
+        shared.raise(alarm);
+    }
+    changed.then(|| state.log.end())
 }

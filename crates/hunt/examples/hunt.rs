@@ -5,7 +5,7 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
-use hunt::{Bimetal, Effort, endurance, enumerate, mixture, stories};
+use hunt::{Bimetal, Effort, deferred_mixture, endurance, enumerate, mixture, stories};
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -20,6 +20,9 @@ fn main() -> ExitCode {
         for atomic_write_bytes in [512, 4096] {
             let chosen = match wanted {
                 None => vec![mixture(seed, atomic_write_bytes)],
+                Some(name) if name == "deferred" => {
+                    vec![deferred_mixture(seed, atomic_write_bytes)]
+                }
                 Some(name) if name == "endurance" => vec![endurance(seed, atomic_write_bytes)],
                 Some(name) => {
                     let mut all = stories(seed, atomic_write_bytes);

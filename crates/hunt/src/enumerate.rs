@@ -194,7 +194,7 @@ impl<S: Subject> Hunt<'_, S> {
         }
         if let Curtain::Cut(loss) = self.scenario.curtain {
             simulation.power_cut(loss);
-            oracle.borrow_mut().cut();
+            tell_of_cut(&oracle, &simulation);
         } else {
             // Everybody has gone home; what is left under way ends by itself.
             simulation.boot();
@@ -205,7 +205,7 @@ impl<S: Subject> Hunt<'_, S> {
 
     /// Closes, after which everything that had ended is durable.
     async fn close(&self, volume: S::Volume, oracle: &RefCell<Oracle>) -> Result<(), String> {
-        let flushing = oracle.borrow_mut().begin_flush();
+        let flushing = oracle.borrow_mut().begin_close();
         self.subject.close(volume).await?;
         oracle.borrow_mut().end_flush(flushing);
         Ok(())
@@ -223,7 +223,7 @@ impl<S: Subject> Hunt<'_, S> {
         }
         let cut = Cut { point: None, fall: Fall::Power(CacheLoss::LoseAll) };
         fall(&simulation, cut.fall);
-        oracle.borrow_mut().cut();
+        tell_of_cut(&oracle, &simulation);
         self.aftermath((u64::MAX, 0), &simulation, &oracle, made, vec![cut], Then::LiveOn);
         Some(operations)
     }
@@ -272,7 +272,7 @@ impl<S: Subject> Hunt<'_, S> {
             return self.record(order, Vec::new(), stage, message);
         }
         simulation.fail_power();
-        oracle.borrow_mut().cut();
+        tell_of_cut(&oracle, &simulation);
         let rest = Rest { snapshot: simulation.snapshot(), oracle: oracle.borrow().clone(), made };
         let mut falls = self.falls(point);
         if simulation.at_stake() == 0 {
@@ -339,7 +339,7 @@ impl<S: Subject> Hunt<'_, S> {
                 let what = Fall::Power(loss);
                 fall(&simulation, what);
                 let oracle = Rc::new(RefCell::new(rest.oracle.clone()));
-                oracle.borrow_mut().cut();
+                tell_of_cut(&oracle, &simulation);
                 let cuts = vec![first, Cut { point: Some(point), fall: what }];
                 let case = (order, mix(operation));
                 if !self.aftermath(case, &simulation, &oracle, rest.made, cuts, Then::Close) {
@@ -403,7 +403,7 @@ impl<S: Subject> Hunt<'_, S> {
         };
         cuts.push(Cut { point: None, fall: Fall::Power(loss) });
         simulation.power_cut(loss);
-        oracle.borrow_mut().cut();
+        tell_of_cut(&oracle, &simulation);
         self.aftermath((order, mix(case)), simulation, oracle, true, cuts, Then::Close)
     }
 
@@ -458,4 +458,11 @@ fn fall(simulation: &Simulation, what: Fall) {
         Fall::Power(loss) => simulation.power_cut(loss),
         Fall::Process => simulation.process_dies(),
     }
+}
+
+/// Tells the oracle of a cut that happens now.
+fn tell_of_cut(oracle: &RefCell<Oracle>, simulation: &Simulation) {
+    let mut oracle = oracle.borrow_mut();
+    oracle.tell_time(simulation.now_ns());
+    oracle.cut();
 }

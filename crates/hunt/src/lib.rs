@@ -29,7 +29,7 @@ pub use oracle::{BLOCK_BYTES, Deed, Flushing, Oracle, Reading};
 pub use report::{Effort, Report};
 pub use scenario::{Curtain, Scenario, Stage};
 pub use sector::{SECTOR_BYTES, Value, identify, stamp};
-pub use stories::{endurance, mixture, stories};
+pub use stories::{deferred_mixture, endurance, mixture, stories};
 pub use subject::Subject;
 pub use watched::{Trouble, Watched};
 pub use workload::Workload;

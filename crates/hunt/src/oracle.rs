@@ -41,6 +41,8 @@ struct Record {
     bytes: Range<u64>,
     begun: Tick,
     ended: Option<Tick>,
+    /// Virtual time when it ended well.
+    ended_ns: u64,
     failed: bool,
     forced: bool,
     /// Power cuts before it.
@@ -55,7 +57,11 @@ pub struct Reading(Tick);
 /// A flush under way.
 #[must_use = "a flush counts only when it has ended"]
 #[derive(Debug)]
-pub struct Flushing(Tick);
+pub struct Flushing {
+    begun: Tick,
+    /// It promises something: not so in deferred mode.
+    counts: bool,
+}
 
 /// Knows what a volume may answer.
 #[derive(Debug, Clone)]
@@ -69,6 +75,12 @@ pub struct Oracle {
     /// Reads under way by the moment they began.
     reading: BTreeMap<Tick, u32>,
     cuts: u32,
+    /// Virtual time, as last told.
+    now_ns: u64,
+    /// Flushes promise nothing.
+    deferring: bool,
+    /// The bound on what a cut may take, while what survives must be a prefix of the writes.
+    bound_ns: Option<u64>,
 }
 
 impl Default for Oracle {
@@ -78,6 +90,7 @@ impl Default for Oracle {
             bytes: 0..0,
             begun: 0,
             ended: Some(0),
+            ended_ns: 0,
             failed: false,
             forced: true,
             cuts: 0,
@@ -89,6 +102,9 @@ impl Default for Oracle {
             durable_until: 0,
             reading: BTreeMap::new(),
             cuts: 0,
+            now_ns: 0,
+            deferring: false,
+            bound_ns: None,
         }
     }
 }
@@ -103,14 +119,16 @@ impl Oracle {
     /// ends. Gives its number, with which data must be stamped.
     pub fn begin_write(&mut self, deed: Deed, at: u64, length: u64, forced: bool) -> u32 {
         let begun = self.step();
+        let forced = forced && !self.deferring;
         let write = u32::try_from(self.records.len()).expect("a hunt has fewer than 2^32 writes");
         let bytes = at..at + length;
-        let (ended, failed, cuts) = (None, false, self.cuts);
+        let (ended, ended_ns, failed, cuts) = (None, 0, false, self.cuts);
         self.records.push(Record {
             deed,
             bytes: bytes.clone(),
             begun,
             ended,
+            ended_ns,
             failed,
             forced,
             cuts,
@@ -139,6 +157,7 @@ impl Oracle {
             return;
         }
         record.ended = Some(ended);
+        record.ended_ns = self.now_ns;
         for block in blocks(&record.bytes) {
             let history = self.blocks.get_mut(&block).expect("entered when it began");
             for entry in history.entries.iter_mut().filter(|entry| entry.write == write) {
@@ -149,13 +168,43 @@ impl Oracle {
 
     /// A flush begins.
     pub fn begin_flush(&mut self) -> Flushing {
-        Flushing(self.step())
+        Flushing { begun: self.step(), counts: !self.deferring }
+    }
+
+    /// Something begins that makes everything durable whatever flushes promise, a close or a change
+    /// of the promise; it ends with [`Oracle::end_flush`].
+    pub fn begin_close(&mut self) -> Flushing {
+        Flushing { begun: self.step(), counts: true }
+    }
+
+    /// Virtual time is this now.
+    pub fn tell_time(&mut self, now_ns: u64) {
+        self.now_ns = now_ns;
+    }
+
+    /// From now on flushes promise nothing.
+    pub fn begin_deferring(&mut self) {
+        self.deferring = true;
+    }
+
+    /// From now on a cut leaves a prefix of the writes, with all that ended so long before it
+    /// and more. `None`: flushes promise again what they say.
+    pub fn defer(&mut self, bound_ns: Option<u64>) {
+        self.bound_ns = bound_ns;
+        self.deferring = bound_ns.is_some();
+    }
+
+    /// Whether what survives a cut must be a prefix of the writes.
+    pub fn keeps_order(&self) -> bool {
+        self.bound_ns.is_some()
     }
 
     /// The flush has ended well.
     pub fn end_flush(&mut self, flushing: Flushing) {
         self.step();
-        self.durable_until = self.durable_until.max(flushing.0);
+        if flushing.counts {
+            self.durable_until = self.durable_until.max(flushing.begun);
+        }
     }
 
     /// A read begins.
@@ -201,6 +250,12 @@ impl Oracle {
     /// Power has failed: nothing that was under way will ever end.
     pub fn cut(&mut self) {
         self.step();
+        if let Some(bound_ns) = self.bound_ns {
+            // What ended longer ago than the bound must be there.
+            let old = |record: &&Record| record.ended_ns + bound_ns <= self.now_ns;
+            let ended = self.records.iter().filter(old).filter_map(|record| record.ended).max();
+            self.durable_until = self.durable_until.max(ended.unwrap_or(0));
+        }
         self.cuts += 1;
         self.reading.clear();
     }
@@ -324,7 +379,7 @@ impl Oracle {
         let Some(record) = self.records.get(write as usize) else {
             return format!("write {write}, which this hunt has not made");
         };
-        let Record { deed, bytes, begun, ended, failed, forced, cuts } = record;
+        let Record { deed, bytes, begun, ended, failed, forced, cuts, .. } = record;
         let end = match ended {
             Some(ended) => format!("ended at {ended}"),
             None if *failed => "failed".to_string(),
@@ -420,5 +475,6 @@ fn settle(history: &mut History, seen: &[Value; BLOCK_SECTORS]) {
     });
 }
 
+mod prefix;
 #[cfg(test)]
 mod tests;

@@ -2,6 +2,7 @@
 //! operation of it. Each act verifies by the engine's own counters that the deed took place, so
 //! that a story cannot become empty unnoticed.
 
+mod deferring;
 mod failing;
 mod moving;
 mod writing;
@@ -65,6 +66,11 @@ pub fn stories(seed: u64, atomic_write_bytes: u32) -> Vec<Story> {
         failing::recovery(&drives, CacheLoss::KeepAll),
         failing::recovery(&drives, CacheLoss::Subset(seed)),
         failing::failing_drives(&drives),
+        deferring::small_writes(&drives),
+        deferring::large_writes(&drives),
+        deferring::both_drives(&drives),
+        deferring::destage(&drives),
+        deferring::switches(&drives),
     ];
     all.push(mixture(seed, atomic_write_bytes));
     all
@@ -113,6 +119,11 @@ pub fn endurance(seed: u64, atomic_write_bytes: u32) -> Story {
         drive.latencies.channels = 1 + random.below(16) as usize;
     }
     story
+}
+
+/// As [`mixture`], in deferred mode.
+pub fn deferred_mixture(seed: u64, atomic_write_bytes: u32) -> Story {
+    deferring::mixture(&Drives { seed, atomic_write_bytes })
 }
 
 /// Several clients that do everything at once; another mixture for each seed.

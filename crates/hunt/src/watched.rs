@@ -3,6 +3,7 @@
 
 use std::cell::RefCell;
 use std::fmt;
+use std::future::Future;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -158,6 +159,10 @@ impl<V: Volume + Clone> Watched<V> {
                 ranges.push(at..at + CHUNK_BYTES);
             }
         }
+        let keeps_order = self.oracle.borrow().keeps_order();
+        if keeps_order {
+            self.look_for_prefix().await?;
+        }
         for Range { start, end } in ranges {
             let length = end.min(size_bytes).saturating_sub(start);
             let mut buf = self.io.pool().take(length as usize);
@@ -170,8 +175,50 @@ impl<V: Volume + Clone> Watched<V> {
         Ok(())
     }
 
+    /// After a cut: whether all that was ever touched is together the state after some prefix of
+    /// the writes.
+    async fn look_for_prefix(&self) -> Result<(), Trouble> {
+        let touched = self.oracle.borrow().touched(CHUNK_BYTES);
+        let mut stretches = Vec::with_capacity(touched.len());
+        for (Range { start, end }, _) in touched {
+            let length = end.min(self.volume.info().size_bytes) - start;
+            let mut buf = self.io.pool().take(length as usize);
+            buf.fill(0xa5);
+            let (buf, outcome) = self.volume.read(start, buf).await;
+            outcome.map_err(Trouble::Refused)?;
+            stretches.push((start, buf.to_vec()));
+        }
+        self.oracle.borrow().check_prefix(&stretches).map_err(Trouble::Lie)
+    }
+
+    /// Changes what flushes promise, by `change`: with a bound they are deferred from then on.
+    ///
+    /// # Errors
+    /// When the volume refuses.
+    pub async fn change_promise(
+        &self,
+        bound_ns: Option<u64>,
+        change: impl Future<Output = Result<(), IoError>>,
+    ) -> Result<(), Trouble> {
+        let begun = {
+            let mut oracle = self.oracle.borrow_mut();
+            if bound_ns.is_some() {
+                oracle.begin_deferring();
+            }
+            oracle.begin_close()
+        };
+        change.await.map_err(Trouble::Refused)?;
+        let mut oracle = self.oracle.borrow_mut();
+        oracle.end_flush(begun);
+        oracle.defer(bound_ns);
+        Ok(())
+    }
+
     fn ended(&self, write: u32, outcome: Result<(), IoError>) -> Result<(), Trouble> {
-        self.oracle.borrow_mut().end_write(write, outcome.is_ok());
+        let mut oracle = self.oracle.borrow_mut();
+        oracle.tell_time(self.io.now_ns());
+        oracle.end_write(write, outcome.is_ok());
+        drop(oracle);
         outcome.map_err(Trouble::Refused)
     }
 }

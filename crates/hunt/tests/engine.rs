@@ -5,7 +5,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use hunt::{
-    Bimetal, Effort, Oracle, SECTOR_BYTES, Subject, Watched, Workload, enumerate, mixture, stories,
+    Bimetal, Effort, Oracle, SECTOR_BYTES, Subject, Watched, Workload, deferred_mixture, enumerate,
+    mixture, stories,
 };
 use io::units::{GIB, MIB};
 use io::{Durability, Volume};
@@ -69,6 +70,11 @@ survives! {
     a_volume_survives_being_full: "a full volume",
     a_volume_survives_the_recovery_of_a_recovery: "recovery of a recovery",
     a_volume_survives_drives_that_fail: "failing drives",
+    a_deferred_volume_keeps_the_order_of_small_writes: "deferred: small writes and flushes",
+    a_deferred_volume_keeps_the_order_of_large_writes: "deferred: large writes and holes",
+    a_deferred_volume_keeps_the_order_over_both_drives: "deferred: both drives",
+    a_deferred_volume_keeps_the_order_while_it_destages: "deferred: destage, moves and checkpoints",
+    a_volume_keeps_its_promises_while_they_change: "deferred: the mode is changed under load",
     a_volume_survives_a_mixture: "mixture",
 }
 
@@ -78,6 +84,17 @@ fn a_volume_survives_mixtures_of_other_seeds() {
     for seed in 10..16 {
         for atomic_write_bytes in [512, 4096] {
             enumerate(&Bimetal, &mixture(seed, atomic_write_bytes), &effort).expect_clean();
+        }
+    }
+}
+
+#[test]
+fn a_deferred_volume_keeps_the_order_in_mixtures() {
+    let effort = Effort { stride: 4, seeds: 1, ..Effort::default() };
+    for seed in 20..26 {
+        for atomic_write_bytes in [512, 4096] {
+            enumerate(&Bimetal, &deferred_mixture(seed, atomic_write_bytes), &effort)
+                .expect_clean();
         }
     }
 }

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use engine::{Class, CreateOptions, Geometry, Inspection, Tier};
+use engine::{Class, CreateOptions, FlushMode, Geometry, Inspection, Tier};
 use io::DeviceInfo;
 use io::units::{human_bytes, parse_bytes};
 use serde::Serialize;
@@ -54,6 +54,9 @@ pub struct CreateArguments {
     /// Size of the landing log [default: 1/32 of the fast drive, 4M to 4G]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     landing: Option<u64>,
+    /// What a flush promises: strict, or deferred=MS[,BYTES] to lose up to so much at a power cut
+    #[arg(long, value_name = "MODE", default_value = "strict")]
+    durability: FlushMode,
     /// Show what would be done and touch nothing
     #[arg(long)]
     dry_run: bool,
@@ -127,6 +130,7 @@ pub fn run(arguments: &CreateArguments, settings: &Settings) -> Outcome {
         class: Class::Span,
         extent_bytes: arguments.extent,
         landing_bytes: arguments.landing,
+        flush_mode: arguments.durability,
     };
     let geometry = engine::plan(&fast.info(), &slow.info(), &options)
         .map_err(|error| Failure::usage(error.to_string()))?;

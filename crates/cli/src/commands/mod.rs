@@ -12,4 +12,5 @@ pub mod lab;
 pub mod list;
 pub mod scan;
 pub mod serve;
+pub mod set;
 pub mod status;

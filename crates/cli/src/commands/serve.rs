@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use engine::FlushMode;
 
 use crate::failure::{Failure, Outcome};
 use crate::selection::VolumeArgument;
@@ -39,6 +40,9 @@ pub struct ServeArguments {
     /// End when the process that started this one ends
     #[arg(long)]
     exit_with_parent: bool,
+    /// What a flush promises from now on: strict or deferred=MS[,BYTES]; kept, as by 'set'
+    #[arg(long, value_name = "MODE", conflicts_with = "read_only")]
+    durability: Option<FlushMode>,
     /// Refuse writes; nothing is written to the drives either
     #[arg(long)]
     read_only: bool,
@@ -87,6 +91,7 @@ pub fn run(arguments: &ServeArguments, settings: &Settings) -> Outcome {
             allow_remote_plain_tcp: arguments.allow_remote_plain_tcp,
         },
         read_only: arguments.read_only,
+        durability: arguments.durability,
         run: arguments.run.clone(),
         print_uri: arguments.print_uri,
         background: arguments.background,

@@ -19,7 +19,7 @@ use std::process::Command;
 use std::rc::Rc;
 use std::task::Poll;
 
-use engine::{Engine, OpenOptions};
+use engine::{Engine, FlushMode, OpenOptions};
 use export::Metered;
 use export::control::{self, ControlReply, ControlRequest, ControlServer};
 use export::nbd::NbdOptions;
@@ -51,6 +51,8 @@ pub struct ServeOptions {
     pub doors: DoorOptions,
     /// Refuse writes.
     pub read_only: bool,
+    /// What flushes promise from now on; `None` leaves it as it is.
+    pub durability: Option<FlushMode>,
     /// A shell command to run while serving; the server ends with it.
     pub run: Option<String>,
     /// Print where clients find the volume.
@@ -149,6 +151,12 @@ impl Server {
         let rotational = slow.info().rotational == Some(true);
         let open_options = OpenOptions { read_only: options.read_only };
         let engine = Engine::open(io, &fast, &slow, open_options).await.map_err(Failure::failed)?;
+        if let Some(mode) = options.durability
+            && let Err(error) = engine.set_flush_mode(mode).await
+        {
+            engine.close().await.map_err(Failure::failed)?;
+            return Err(Failure::failed(error));
+        }
         let volume = Rc::new(Metered::new(io.clone(), Rc::new(engine.clone())));
         let mut door_options = options.doors.clone();
         let handed_over = ListenFd::from_env();
@@ -182,7 +190,7 @@ impl Server {
         })
     }
 
-    /// Opens the control socket: `status` and `stop`.
+    /// Opens the control socket: `status`, `set` and `stop`.
     fn open_control(
         self: &Rc<Server>,
         kernel: &Kernel,
@@ -194,26 +202,44 @@ impl Server {
         let listener = kernel.adopt_listener(fd)?;
         let server = Rc::downgrade(self);
         let answer = move |request: ControlRequest| {
-            let reply = match (request.command.as_str(), server.upgrade()) {
-                ("status", Some(server)) => match serde_json::to_value(server.status()) {
-                    Ok(value) => ControlReply::Done(value),
-                    Err(error) => ControlReply::failed("internal", error.to_string()),
-                },
-                ("stop", _) => {
-                    // Room for far more than ever wait: this does not block.
-                    drop(events.send(Event::Stop));
-                    ControlReply::Done(serde_json::Value::Null)
+            let (server, events) = (server.clone(), events.clone());
+            async move {
+                match (request.command.as_str(), server.upgrade()) {
+                    ("status", Some(server)) => match serde_json::to_value(server.status()) {
+                        Ok(value) => ControlReply::Done(value),
+                        Err(error) => ControlReply::failed("internal", error.to_string()),
+                    },
+                    ("set", Some(server)) => server.set(&request).await,
+                    ("stop", _) => {
+                        // Room for far more than ever wait: this does not block.
+                        drop(events.send(Event::Stop));
+                        ControlReply::Done(serde_json::Value::Null)
+                    }
+                    (command, _) => ControlReply::failed(
+                        "unknown_command",
+                        format!("unknown command '{command}'"),
+                    ),
                 }
-                (command, _) => {
-                    ControlReply::failed("unknown_command", format!("unknown command '{command}'"))
-                }
-            };
-            std::future::ready(reply)
+            }
         };
         let control = ControlServer::new(self.io.clone(), answer);
         let serving = control.clone();
         self.io.spawn(async move { serving.serve(listener).await });
         Ok(control)
+    }
+
+    /// Changes a setting while the volume is in use.
+    async fn set(&self, request: &ControlRequest) -> ControlReply {
+        let mode = request.arguments.get("durability").and_then(|mode| mode.as_str());
+        let mode = match mode.map(str::parse::<FlushMode>) {
+            Some(Ok(mode)) => mode,
+            Some(Err(refusal)) => return ControlReply::failed("bad_setting", refusal),
+            None => return ControlReply::failed("bad_setting", "give a durability"),
+        };
+        match self.engine.set_flush_mode(mode).await {
+            Ok(()) => ControlReply::Done(serde_json::Value::Null),
+            Err(error) => ControlReply::failed("failed", error.to_string()),
+        }
     }
 
     fn status(&self) -> VolumeStatus {

@@ -26,6 +26,7 @@ fn superblock(role: Tier, state: State) -> Superblock {
         log_tail: Lsn(1),
         log_session_start: Lsn(1),
         log_durable: Lsn(1),
+        flush_mode: engine::FlushMode::Strict,
         read_only_compatible: 0,
     }
 }

@@ -12,6 +12,7 @@
 use super::{put_u32, put_u64, u32_at, u64_at};
 use crate::address::{Lsn, Tier};
 use crate::checksum::crc32c_around;
+use crate::flush_mode::{Bound, FlushMode};
 use crate::geometry::{Class, Geometry, Layout, name_problem};
 
 /// Bytes in a superblock.
@@ -48,7 +49,9 @@ const AT_SEQUENCE: usize = AT_SESSION + 8;
 const AT_LOG_TAIL: usize = AT_SEQUENCE + 8;
 const AT_LOG_SESSION_START: usize = AT_LOG_TAIL + 8;
 const AT_LOG_DURABLE: usize = AT_LOG_SESSION_START + 8;
-const AT_END: usize = AT_LOG_DURABLE + 8;
+const AT_FLUSH_BYTES: usize = AT_LOG_DURABLE + 8;
+const AT_FLUSH_AGE_MS: usize = AT_FLUSH_BYTES + 8;
+const AT_END: usize = AT_FLUSH_AGE_MS + 4;
 const AT_CRC: usize = SUPERBLOCK_BYTES - 4;
 const _: () = assert!(AT_END <= AT_CRC && AT_GENERATION.is_multiple_of(8));
 
@@ -141,6 +144,8 @@ pub struct Superblock {
     pub log_session_start: Lsn,
     /// Everything before this was known durable when the superblock was written.
     pub log_durable: Lsn,
+    /// What clients' flushes promise, as set for the volume.
+    pub flush_mode: FlushMode,
     /// Features that an older version cannot write.
     pub read_only_compatible: u64,
 }
@@ -208,6 +213,10 @@ impl Superblock {
         put_u64(out, AT_LOG_TAIL, self.log_tail.0);
         put_u64(out, AT_LOG_SESSION_START, self.log_session_start.0);
         put_u64(out, AT_LOG_DURABLE, self.log_durable.0);
+        if let FlushMode::Deferred(bound) = self.flush_mode {
+            put_u64(out, AT_FLUSH_BYTES, bound.bytes);
+            put_u32(out, AT_FLUSH_AGE_MS, bound.age_ms);
+        }
         let crc = crc32c_around(out, AT_CRC);
         put_u32(out, AT_CRC, crc);
     }
@@ -272,6 +281,8 @@ impl Superblock {
         if geometry.problem().is_some() {
             return None;
         }
+        let bound =
+            Bound { age_ms: u32_at(bytes, AT_FLUSH_AGE_MS), bytes: u64_at(bytes, AT_FLUSH_BYTES) };
         let superblock = Superblock {
             role: *Tier::BOTH.get(u32_at(bytes, AT_ROLE) as usize)?,
             volume_id: id(AT_VOLUME_ID),
@@ -291,6 +302,11 @@ impl Superblock {
             log_tail: Lsn(u64_at(bytes, AT_LOG_TAIL)),
             log_session_start: Lsn(u64_at(bytes, AT_LOG_SESSION_START)),
             log_durable: Lsn(u64_at(bytes, AT_LOG_DURABLE)),
+            flush_mode: match bound {
+                Bound { age_ms: 0, bytes: 0 } => FlushMode::Strict,
+                bound if bound.is_sound() => FlushMode::Deferred(bound),
+                _ => return None,
+            },
             read_only_compatible: u64_at(bytes, AT_FEATURES + 8),
         };
         // Counts near the end of u64 would overflow; an LSN per block takes 10^13 years to get there.
@@ -337,6 +353,7 @@ pub(crate) mod tests {
             log_tail: Lsn(100),
             log_session_start: Lsn(150),
             log_durable: Lsn(140),
+            flush_mode: FlushMode::Deferred(Bound { age_ms: 250, bytes: 64 * MIB }),
             read_only_compatible: 0,
         }
     }

@@ -1,0 +1,100 @@
+//! `bimetal set`: changes a setting of a volume, while it is served or at rest.
+
+use std::str::FromStr;
+
+use clap::Args;
+use engine::{Engine, FlushMode, OpenOptions};
+use export::control::ControlRequest;
+use serde::Serialize;
+use uring::{Access, Kernel, KernelOptions};
+
+use crate::failure::{Exit, Failure, Outcome};
+use crate::selection::{self, Selection};
+use crate::server::{ServerLock, ServerRecord};
+use crate::settings::Settings;
+use crate::survey;
+use crate::volume_name::VolumeName;
+
+/// Change a setting of a volume, now and for good
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  bimetal set vol0 durability=deferred=250        (a power cut takes up to 250 ms, never order)
+  bimetal set vol0 durability=deferred=1s,64M     (nor more than 64 MiB)
+  bimetal set vol0 durability=strict              (returns when everything is durable)
+
+A volume that is served is changed while it is in use; one that is not is opened, changed and closed.")]
+pub struct SetArguments {
+    /// Name of the volume, as given at 'create'
+    name: VolumeName,
+    /// durability=strict or durability=deferred=MS[,BYTES]
+    #[arg(value_name = "SETTING=VALUE")]
+    setting: Setting,
+}
+
+/// One setting and what it shall be.
+#[derive(Debug, Clone, Copy)]
+enum Setting {
+    Durability(FlushMode),
+}
+
+impl FromStr for Setting {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Setting, String> {
+        match text.split_once('=') {
+            Some(("durability", mode)) => mode.parse().map(Setting::Durability),
+            _ => Err(format!(
+                "'{text}' is not a setting; there is durability=strict and \
+                 durability=deferred=MS[,BYTES]"
+            )),
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Changed {
+    name: String,
+    durability: String,
+    /// It is served, and was changed while in use.
+    live: bool,
+}
+
+/// Runs the command.
+pub fn run(arguments: &SetArguments, settings: &Settings) -> Outcome {
+    let selection = selection::by_name(settings, &arguments.name)?;
+    let Setting::Durability(mode) = arguments.setting;
+    let live = match ServerRecord::alive(settings, &selection.name)? {
+        Some(_) => {
+            let request = ControlRequest::new("set").with("durability", mode.to_string());
+            survey::ask(&settings.control_socket(&selection.name), &request)?;
+            true
+        }
+        None => {
+            at_rest(settings, &selection, mode)?;
+            false
+        }
+    };
+    let name = selection.name.to_string();
+    let changed = Changed { name, durability: mode.to_string(), live };
+    settings.output.show("set", &changed, |changed| {
+        format!("volume '{}': durability {}\n", changed.name, changed.durability)
+    })?;
+    Ok(Exit::Done)
+}
+
+/// Opens the volume, changes it, and closes it in order.
+fn at_rest(settings: &Settings, selection: &Selection, mode: FlushMode) -> Result<(), Failure> {
+    selection.verify_identity()?;
+    let _lock = ServerLock::take(settings, &selection.name)?;
+    let (io, kernel) = Kernel::start(KernelOptions::default())?;
+    let fast = kernel.open_device(&selection.fast, Access::ReadWrite)?;
+    let slow = kernel.open_device(&selection.slow, Access::ReadWrite)?;
+    let outcome = io.block_on(async {
+        let engine = Engine::open(&io, &fast, &slow, OpenOptions::default()).await?;
+        let changed = engine.set_flush_mode(mode).await;
+        engine.close().await?;
+        changed
+    });
+    io.drop_tasks();
+    outcome.map_err(Failure::failed)
+}
