@@ -9,6 +9,8 @@ use crate::shared::Shared;
 
 /// A shared flush waits for others for this part of the time that the last one took.
 const GATHER_PART: u64 = 32;
+/// Not where flushes are so quick that a timer would cost as much.
+const GATHER_FROM_NS: u64 = 2_000_000;
 /// And never longer: half a millisecond is ten writes of a drive that flushes as slowly.
 const GATHER_NS_MAX: u64 = 500_000;
 
@@ -42,9 +44,10 @@ pub(crate) async fn flush_for_client(shared: &Shared) -> Result<(), Error> {
 
 /// Makes everything durable that was appended or written to homes before the call.
 pub(crate) async fn flush_all(shared: &Shared) -> Result<(), Error> {
-    let (mut turn, waits) = {
-        let state = shared.state.borrow();
-        (state.flush.next, state.flush.running)
+    let (mut turn, gathers) = {
+        let mut state = shared.state.borrow_mut();
+        state.flush.callers += 1;
+        (state.flush.next, state.flush.running || state.flush.last_callers > 1)
     };
     if canary!(FlushJoinsRunning) && shared.state.borrow().flush.running {
         turn -= 1;
@@ -75,7 +78,7 @@ pub(crate) async fn flush_all(shared: &Shared) -> Result<(), Error> {
             free
         };
         if leading {
-            if waits {
+            if gathers {
                 gather(shared).await;
             }
             let outcome = run_turn(shared).await;
@@ -97,11 +100,14 @@ pub(crate) async fn flush_all(shared: &Shared) -> Result<(), Error> {
     }
 }
 
-/// A turn that begins where another ended waits a moment for those whom that one has just served:
-/// in a loop of writes and flushes they come again within a few writes, and would otherwise need
-/// every second flush of their own. A lone client never waits here.
+/// Where flushes are slow and shared, a turn waits a moment for those whom the last one has just
+/// served: in a loop of writes and flushes they come again within a few writes, and if the first of
+/// them went ahead alone, the others would wait for two flushes. A lone client never waits here.
 async fn gather(shared: &Shared) {
     let last_ns = shared.state.borrow().flush.last_ns;
+    if last_ns < GATHER_FROM_NS {
+        return;
+    }
     shared.io.sleep((last_ns / GATHER_PART).min(GATHER_NS_MAX)).await;
 }
 
@@ -111,6 +117,7 @@ async fn run_turn(shared: &Shared) -> Result<(), Error> {
         let mut state = shared.state.borrow_mut();
         // Who comes from here on joins the next turn.
         state.flush.next += 1;
+        state.flush.last_callers = std::mem::take(&mut state.flush.callers);
         state.log.end()
     };
     if !canary!(FlushBeforeWritten) {

@@ -31,7 +31,10 @@ pub(crate) struct FlushTurns {
     pub next: u64,
     /// Turns that have ended.
     pub done: u64,
-    /// How long the last one took.
+    /// Callers since the last turn began, and before.
+    pub callers: u64,
+    pub last_callers: u64,
+    /// How long the last turn took.
     pub last_ns: u64,
 }
 

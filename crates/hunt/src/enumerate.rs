@@ -403,7 +403,7 @@ impl<S: Subject> Hunt<'_, S> {
         };
         cuts.push(Cut { point: None, fall: Fall::Power(loss) });
         simulation.power_cut(loss);
-        tell_of_cut(&oracle, &simulation);
+        tell_of_cut(oracle, simulation);
         self.aftermath((order, mix(case)), simulation, oracle, true, cuts, Then::Close)
     }
 
