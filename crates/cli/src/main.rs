@@ -8,6 +8,8 @@ mod commands;
 mod drive;
 mod failure;
 mod in_use;
+mod loss_status;
+mod lost_files;
 mod members;
 mod output;
 mod progress;
@@ -70,6 +72,7 @@ enum Verb {
     Set(commands::set::SetArguments),
     Iostat(commands::iostat::IostatArguments),
     Check(commands::check::CheckArguments),
+    Lost(commands::lost::LostArguments),
     Export(commands::export::ExportArguments),
     Import(commands::import::ImportArguments),
     Scan(commands::scan::ScanArguments),
@@ -89,6 +92,7 @@ impl Verb {
             Verb::Set(_) => "set",
             Verb::Iostat(_) => "iostat",
             Verb::Check(_) => "check",
+            Verb::Lost(_) => "lost",
             Verb::Export(_) => "export",
             Verb::Import(_) => "import",
             Verb::Scan(_) => "scan",
@@ -108,6 +112,7 @@ impl Verb {
             Verb::Set(arguments) => commands::set::run(arguments, settings),
             Verb::Iostat(arguments) => commands::iostat::run(arguments, settings),
             Verb::Check(arguments) => commands::check::run(arguments, settings),
+            Verb::Lost(arguments) => commands::lost::run(arguments, settings),
             Verb::Export(arguments) => commands::export::run(arguments, settings),
             Verb::Import(arguments) => commands::import::run(arguments, settings),
             Verb::Scan(arguments) => commands::scan::run(arguments, settings),

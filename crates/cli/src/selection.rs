@@ -3,10 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use engine::{Inspection, Superblock};
+use engine::{Inspection, Member, Superblock};
+use io::ErrorKind;
+use uring::{Access, Kernel};
 
 use crate::drive::Drive;
 use crate::failure::Failure;
+use crate::in_use;
 use crate::members;
 use crate::settings::Settings;
 use crate::volume_file::{self, VolumeFile};
@@ -71,8 +74,14 @@ pub fn by_name(settings: &Settings, name: &VolumeName) -> Result<Selection, Fail
 
 /// The volume on these drives, named by the first superblock that can be read.
 fn by_drives(fast: &Path, slow: &Path) -> Result<Selection, Failure> {
-    let [fast, slow] = [Drive::look(fast)?, Drive::look(slow)?];
-    let readings = [members::read(&fast.path), members::read(&slow.path)];
+    let looks = [Drive::look(fast), Drive::look(slow)];
+    // One that is not there is kept as given: some commands do without it.
+    let paths = [fast, slow].into_iter().zip(&looks);
+    let mut paths = paths.map(|(given, look)| {
+        look.as_ref().map_or_else(|_| given.to_owned(), |drive| drive.path.clone())
+    });
+    let [fast, slow] = [(); 2].map(|()| paths.next().expect("two drives"));
+    let readings = looks.map(|look| look.and_then(|drive| members::read(&drive.path)));
     let named = readings.iter().find_map(|reading| match reading {
         Ok(Inspection::Member(superblock)) => Some(&superblock.name),
         _ => None,
@@ -85,13 +94,13 @@ fn by_drives(fast: &Path, slow: &Path) -> Result<Selection, Failure> {
             }
             return Err(Failure::failed(format!(
                 "neither {} nor {} is a drive of a bimetal volume",
-                fast.path.display(),
-                slow.path.display()
+                fast.display(),
+                slow.display()
             ))
             .hint("'bimetal scan' lists the drives that are"));
         }
     };
-    Ok(Selection { name, volume: None, fast: fast.path, slow: slow.path })
+    Ok(Selection { name, volume: None, fast, slow })
 }
 
 impl Selection {
@@ -121,12 +130,45 @@ impl Selection {
         }
     }
 
-    /// Refuses when a drive is not there or belongs to another volume than the file says, before
-    /// anything is opened. Whether the two fit together is judged by the engine.
-    pub fn verify_identity(&self) -> Result<(), Failure> {
+    /// Opens the drives; one that is not there or cannot be opened is told to the engine as gone.
+    /// When one is gone the other is opened for reading only.
+    ///
+    /// # Errors
+    /// A drive is of another volume than the file says, or in use.
+    pub fn open(&self, kernel: &Kernel, access: Access) -> Result<[Member; 2], Failure> {
+        self.refuse_strangers()?;
+        let looks = [&self.fast, &self.slow].map(|path| Drive::look(path));
+        let access = if looks.iter().all(Result::is_ok) { access } else { Access::ReadOnly };
+        if let [Err(one), Err(other)] = &looks {
+            return Err(Failure::failed(format!("{one}; {other}")));
+        }
+        let mut members = Vec::with_capacity(2);
+        for (path, look) in [&self.fast, &self.slow].into_iter().zip(looks) {
+            let gone = |why: String| Member::Gone { path: path.display().to_string(), why };
+            members.push(match look {
+                Err(failure) => gone(failure.message),
+                Ok(_) => match kernel.open_device(path, access) {
+                    Ok(device) => Member::Here(device),
+                    Err(error) => match in_use::lock_holder(path) {
+                        Some(pid) => return Err(in_use_by(path, pid)),
+                        // No permission, or an odd kind of file: the drive is not gone.
+                        None if !matches!(error.kind, ErrorKind::Io | ErrorKind::Disconnected) => {
+                            return Err(error.into());
+                        }
+                        None => gone(error.to_string()),
+                    },
+                },
+            });
+        }
+        Ok(members.try_into().unwrap_or_else(|_| unreachable!("two drives")))
+    }
+
+    /// Refuses when a drive that is there belongs to another volume than the file says.
+    fn refuse_strangers(&self) -> Result<(), Failure> {
         for path in [&self.fast, &self.slow] {
-            let drive = Drive::look(path)?;
-            if let Ok(Inspection::Member(superblock)) = members::read(&drive.path) {
+            if let Ok(drive) = Drive::look(path)
+                && let Ok(Inspection::Member(superblock)) = members::read(&drive.path)
+            {
                 self.judge_identity(path, *superblock).map_err(|problem| {
                     Failure::refused(problem)
                         .hint("'bimetal scan' lists the drives and their volumes")
@@ -135,4 +177,18 @@ impl Selection {
         }
         Ok(())
     }
+
+    /// Refuses when a drive is not there or belongs to another volume than the file says, before
+    /// anything is opened. Whether the two fit together is judged by the engine.
+    pub fn verify_identity(&self) -> Result<(), Failure> {
+        for path in [&self.fast, &self.slow] {
+            Drive::look(path)?;
+        }
+        self.refuse_strangers()
+    }
+}
+
+fn in_use_by(path: &Path, pid: u32) -> Failure {
+    Failure::refused(format!("{} is in use by process {pid}", path.display()))
+        .hint("it may be served under another configuration directory; end that first")
 }

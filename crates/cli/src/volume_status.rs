@@ -11,6 +11,7 @@ use export::{KindMeter, Meter};
 use io::units::human_bytes;
 use serde::{Deserialize, Serialize};
 
+use crate::loss_status::LossStatus;
 use crate::table::{Align, Table};
 
 /// How a volume is, in a word.
@@ -74,6 +75,9 @@ pub struct VolumeStatus {
     pub extents_mapped: Option<u64>,
     /// Who serves it; `None` when nobody does.
     pub server: Option<ServerStatus>,
+    /// What cannot be read because a drive is gone; `None` while both are here.
+    #[serde(default)]
+    pub loss: Option<LossStatus>,
     /// What clients asked.
     pub requests: Option<RequestStatus>,
     /// Where clients' bytes were served.
@@ -307,7 +311,11 @@ impl From<engine::DriveStatus> for DriveStatus {
         let faulty = drive.traffic.errors > 0;
         DriveStatus {
             path: drive.path.into(),
-            state: if faulty { DriveState::Faulty } else { DriveState::Online },
+            state: match (&drive.gone, faulty) {
+                (Some(_), _) => DriveState::Missing,
+                (None, true) => DriveState::Faulty,
+                (None, false) => DriveState::Online,
+            },
             size_bytes: None,
             free_bytes: None,
             reads: drive.traffic.reads,
@@ -316,7 +324,7 @@ impl From<engine::DriveStatus> for DriveStatus {
             write_bytes: drive.traffic.write_bytes,
             flushes: drive.traffic.flushes,
             errors: drive.traffic.errors,
-            problem: drive.first_error,
+            problem: drive.gone.or(drive.first_error),
         }
     }
 }
@@ -349,6 +357,7 @@ impl VolumeStatus {
             memory_bytes: Some(engine.memory_bytes),
             extents_mapped: Some(engine.extents_mapped),
             server: Some(server),
+            loss: engine.loss.map(LossStatus::from),
             requests: Some(RequestStatus {
                 read: meter.read.into(),
                 write: meter.write.into(),
@@ -425,6 +434,7 @@ impl VolumeStatus {
             memory_bytes: geometry.map(|geometry| geometry.map_memory_bytes()),
             extents_mapped: None,
             server: None,
+            loss: None,
             requests: None,
             served: None,
             log: geometry.map(|geometry| LogStatus {
@@ -571,6 +581,21 @@ fn request_table(requests: &RequestStatus) -> String {
 type Judgement = (Health, String, Option<String>);
 
 fn judge_live(engine: &engine::Status, fast: &DriveStatus, slow: &DriveStatus) -> Judgement {
+    let loss = engine.loss.clone().map(LossStatus::from);
+    if let Some((loss, (tier, why))) = loss.as_ref().and_then(|loss| Some((loss, loss.gone()?))) {
+        let name = &engine.name;
+        return (
+            Health::Degraded,
+            format!(
+                "The {tier} drive is gone ({why}). The volume is served read-only: {}.",
+                loss.lines().join(", ")
+            ),
+            Some(format!(
+                "Bring the drive back, then stop and serve the volume again. If it is lost for \
+                 good, copy what can be read; 'bimetal lost {name}' lists what cannot."
+            )),
+        );
+    }
     if let Some(cause) = &engine.poisoned {
         return (
             Health::Degraded,
@@ -627,7 +652,11 @@ fn judge_at_rest(
         (Err(problem), Ok(_)) | (Ok(_), Err(problem)) => {
             return unavailable(
                 format!("One drive cannot be used: {problem}."),
-                "Connect or restore that drive; 'bimetal scan' lists the drives that are here.",
+                &format!(
+                    "Connect or restore that drive; 'bimetal scan' lists the drives that are \
+                     here. 'bimetal lost {name}' says what could be read without it, and \
+                     'bimetal serve {name} --degraded' serves that."
+                ),
             );
         }
         (Err(one), Err(two)) => {

@@ -84,7 +84,13 @@ pub async fn check(
         *newest = check_pages(io, drive, &pair[0], &mut report, &progress).await?;
     }
     compare_pages(&newest, &drives, &mut report);
-    let source = Source { io, fast: &drives[0], slow: &drives[1], superblock: &pair[0] };
+    let source = Source {
+        io,
+        fast: &drives[0],
+        slow: &drives[1],
+        superblock: &pair[0],
+        doubt_page: pair[1].has_doubt_page(),
+    };
     match recover(&source).await {
         Ok(mut state) => check_state(&mut state, &mut report),
         Err(Error::Device(error)) => return Err(Error::Device(error)),

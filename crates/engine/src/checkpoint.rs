@@ -13,6 +13,7 @@ use std::rc::Rc;
 
 use crate::address::Tier;
 use crate::canary::canary;
+use crate::doubts::Vouch;
 use crate::error::Error;
 use crate::flush::flush_all;
 use crate::format::map_page::{PAGE_BYTES, encode};
@@ -36,6 +37,12 @@ pub(crate) async fn checkpoint(shared: &Rc<Shared>) -> Result<(), Error> {
         && shared.state.borrow().map.oldest_dirty().is_some_and(|lsn| lsn < target)
     {
         write_pages(shared).await?;
+    }
+    {
+        let mut state = shared.state.borrow_mut();
+        let state = &mut *state;
+        state.doubts.vouch(&state.map, Vouch::Untouched);
+        state.doubts.publish();
     }
     flush_all(shared).await?;
     let target = {
@@ -68,8 +75,26 @@ pub(crate) async fn checkpoint(shared: &Rc<Shared>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Writes every dirty page, for a clean close.
-pub(crate) async fn write_all_pages(shared: &Rc<Shared>) -> Result<(), Error> {
+/// Has the slow drive vouch for all it knows: every dirty page, then the marks that are left.
+pub(crate) async fn vouch(shared: &Rc<Shared>, which: Vouch) -> Result<(), Error> {
+    write_all_pages(shared).await?;
+    loop {
+        let over = {
+            let mut state = shared.state.borrow_mut();
+            let state = &mut *state;
+            state.doubts.publish();
+            state.doubts.vouch(&state.map, which)
+        };
+        if over {
+            break;
+        }
+        shared.io.yield_now().await;
+    }
+    flush_all(shared).await
+}
+
+/// Writes every dirty page.
+async fn write_all_pages(shared: &Rc<Shared>) -> Result<(), Error> {
     while shared.state.borrow().map.dirty_pages() > 0 {
         write_pages(shared).await?;
     }
@@ -93,10 +118,10 @@ pub(crate) async fn write_superblock(
     let outcome = async {
         if both {
             superblock.role = Tier::Slow;
-            superblocks::write(&shared.slow, &superblock).await?;
+            superblocks::write(&shared.io, &shared.slow, &superblock).await?;
         }
         superblock.role = Tier::Fast;
-        superblocks::write(&shared.fast, &superblock).await
+        superblocks::write(&shared.io, &shared.fast, &superblock).await
     }
     .await;
     if let Err(error) = outcome {

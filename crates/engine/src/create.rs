@@ -4,9 +4,12 @@ use io::units::MIB;
 use io::{Device, Io};
 
 use crate::address::{Lsn, Tier};
+use crate::doubts::{self, Doubts};
 use crate::drive::Drive;
 use crate::error::Error;
-use crate::format::superblock::{COPY_POSITIONS, SUPERBLOCK_BYTES, State, Superblock, Uuid};
+use crate::format::superblock::{
+    COPY_POSITIONS, DOUBT_PAGE, SUPERBLOCK_BYTES, State, Superblock, Uuid,
+};
 use crate::geometry::{CreateOptions, Geometry, plan};
 use crate::superblocks;
 
@@ -65,18 +68,19 @@ pub async fn create(
         log_session_start: Lsn(1),
         log_durable: Lsn(1),
         flush_mode: options.flush_mode,
-        read_only_compatible: 0,
+        read_only_compatible: DOUBT_PAGE,
     };
-    let drives = [Drive::new(Tier::Fast, fast.clone(), 0), Drive::new(Tier::Slow, slow.clone(), 0)];
+    let devices = [fast, slow];
+    let drives = Tier::BOTH.map(|tier| Drive::new(tier, devices[tier.index()].clone(), 0));
     for drive in &drives {
         superblock.role = drive.tier();
-        superblocks::write(drive, &superblock).await?;
+        superblocks::write(io, drive, &superblock).await?;
     }
     let total = superblock.geometry.layouts.iter().map(|layout| layout.map_bytes).sum();
     let mut done = 0;
     for drive in &drives {
         let layout = superblock.geometry.layouts[drive.tier().index()];
-        let device = drive.device();
+        let device = devices[drive.tier().index()];
         // Blank pages mean holes, so the map must not keep what the drive held before. The log
         // needs no zeroing: its records carry the volume's identity.
         let end = layout.map_at + layout.map_bytes;
@@ -91,6 +95,13 @@ pub async fn create(
         // The first 4 KiB stay zero: no foreign signature may survive there.
         let first = io.pool().take_zeroed(COPY_POSITIONS[0] as usize);
         device.write(0, first).await.1?;
+        if drive.tier() == Tier::Slow {
+            // Nothing was ever written: the slow drive may vouch for every hole.
+            let doubts = Doubts::new(&superblock.geometry);
+            let nothing = doubts.nothing();
+            let copies = doubts.copies(io.pool(), superblock.volume_tag(), &nothing);
+            doubts::write(drive, copies).await?;
+        }
         device.flush().await?;
     }
     superblock.state = State::Clean;
@@ -98,7 +109,7 @@ pub async fn create(
     // Slow first: a volume whose fast drive is still `Creating` is refused as half-made.
     for drive in drives.iter().rev() {
         superblock.role = drive.tier();
-        superblocks::write(drive, &superblock).await?;
+        superblocks::write(io, drive, &superblock).await?;
     }
     Ok(Identity {
         name: superblock.name,

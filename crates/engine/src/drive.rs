@@ -1,4 +1,7 @@
 //! A member drive: its device, and a count of what went to it.
+//!
+//! A drive that is gone (not there when the volume was opened, or declared so later) refuses every
+//! operation at once.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -6,7 +9,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use io::{Buf, Command, Device, DeviceInfo, IoError, Transfer};
+use io::{Buf, Command, Device, DeviceInfo, ErrorKind, IoError, Transfer};
 
 use crate::address::Tier;
 use crate::status::DriveUse;
@@ -16,10 +19,15 @@ use crate::status::DriveUse;
 pub(crate) struct Drive(Rc<DriveInner>);
 
 struct DriveInner {
-    device: Device,
+    /// `None`: not there since the volume was opened.
+    device: Option<Device>,
+    info: DeviceInfo,
     tier: Tier,
+    /// Why the drive is not used any more.
+    gone: RefCell<Option<String>>,
     traffic: Cell<DriveUse>,
     first_error: RefCell<Option<String>>,
+    suspect: Cell<bool>,
     /// The superblock copy that is damaged or older: it is overwritten first, so that a cut
     /// meanwhile leaves the other, also when an earlier cut had torn one.
     stale_copy: usize,
@@ -27,11 +35,38 @@ struct DriveInner {
 
 impl Drive {
     pub fn new(tier: Tier, device: Device, stale_copy: usize) -> Drive {
+        let info = device.info().clone();
+        Drive::with(tier, Some(device), info, None, stale_copy)
+    }
+
+    /// A drive that is not there.
+    pub fn absent(tier: Tier, path: String, why: String) -> Drive {
+        let info = DeviceInfo {
+            path,
+            size_bytes: 0,
+            sector_bytes: 512,
+            atomic_write_bytes: 512,
+            rotational: None,
+            read_only: true,
+        };
+        Drive::with(tier, None, info, Some(why), 0)
+    }
+
+    fn with(
+        tier: Tier,
+        device: Option<Device>,
+        info: DeviceInfo,
+        gone: Option<String>,
+        stale_copy: usize,
+    ) -> Drive {
         Drive(Rc::new(DriveInner {
             device,
+            info,
             tier,
+            gone: RefCell::new(gone),
             traffic: Cell::default(),
             first_error: RefCell::default(),
+            suspect: Cell::default(),
             stale_copy,
         }))
     }
@@ -41,11 +76,22 @@ impl Drive {
     }
 
     pub fn info(&self) -> &DeviceInfo {
-        self.0.device.info()
+        &self.0.info
     }
 
-    pub fn device(&self) -> &Device {
-        &self.0.device
+    /// The device, if it is there and in use.
+    fn device(&self) -> Option<&Device> {
+        self.0.device.as_ref().filter(|_| self.0.gone.borrow().is_none())
+    }
+
+    /// Why the drive is not used any more, if it is not.
+    pub fn gone(&self) -> Option<String> {
+        self.0.gone.borrow().clone()
+    }
+
+    /// The drive is not used any more.
+    pub fn declare_gone(&self, why: String) {
+        self.0.gone.borrow_mut().get_or_insert(why);
     }
 
     pub fn traffic(&self) -> DriveUse {
@@ -72,7 +118,7 @@ impl Drive {
             traffic.reads += 1;
             traffic.read_bytes += buf.len() as u64;
         });
-        self.watch(self.0.device.read(at, buf))
+        self.transfer(buf, |device, buf| device.read(at, buf))
     }
 
     /// Submits a write.
@@ -81,13 +127,35 @@ impl Drive {
             traffic.writes += 1;
             traffic.write_bytes += buf.len() as u64;
         });
-        self.watch(self.0.device.write(at, buf))
+        self.transfer(buf, |device, buf| device.write(at, buf))
     }
 
     /// Submits a flush.
     pub fn flush(&self) -> Watched<Command> {
         self.count(|traffic| traffic.flushes += 1);
-        self.watch(self.0.device.flush())
+        let operation = match self.device() {
+            Some(device) => Pending::UnderWay(device.flush()),
+            None => Pending::Refused(None),
+        };
+        Watched { drive: self.clone(), operation }
+    }
+
+    fn transfer(
+        &self,
+        buf: Buf,
+        submit: impl FnOnce(&Device, Buf) -> Transfer,
+    ) -> Watched<Transfer> {
+        let operation = match self.device() {
+            Some(device) => Pending::UnderWay(submit(device, buf)),
+            None => Pending::Refused(Some(buf)),
+        };
+        Watched { drive: self.clone(), operation }
+    }
+
+    fn refusal(&self) -> IoError {
+        let why = self.gone().unwrap_or_default();
+        let text = format!("the {} drive {} is gone: {why}", self.0.tier, self.0.info.path);
+        IoError::new(ErrorKind::Io, text)
     }
 
     fn count(&self, change: impl FnOnce(&mut DriveUse)) {
@@ -96,11 +164,18 @@ impl Drive {
         self.0.traffic.set(traffic);
     }
 
-    fn watch<F>(&self, operation: F) -> Watched<F> {
-        Watched { drive: self.clone(), operation }
+    /// Whether an operation failed since the drive was last found well.
+    pub fn is_suspect(&self) -> bool {
+        self.0.suspect.get()
+    }
+
+    /// The drive was found well, or is gone.
+    pub fn clear_suspicion(&self) {
+        self.0.suspect.set(false);
     }
 
     fn note(&self, error: &IoError) {
+        self.0.suspect.set(true);
         self.count(|traffic| traffic.errors += 1);
         self.0.first_error.borrow_mut().get_or_insert_with(|| error.to_string());
     }
@@ -110,14 +185,26 @@ impl Drive {
 #[must_use = "an operation's outcome must be looked at"]
 pub(crate) struct Watched<F> {
     drive: Drive,
-    operation: F,
+    operation: Pending<F>,
+}
+
+enum Pending<F> {
+    UnderWay(F),
+    /// The drive is gone; the buffer to give back.
+    Refused(Option<Buf>),
 }
 
 impl Future for Watched<Transfer> {
     type Output = (Buf, Result<(), IoError>);
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let polled = Pin::new(&mut self.operation).poll(context);
+        let polled = match &mut self.operation {
+            Pending::UnderWay(operation) => Pin::new(operation).poll(context),
+            Pending::Refused(buf) => {
+                let buf = buf.take().expect("a refused transfer is awaited once");
+                return Poll::Ready((buf, Err(self.drive.refusal())));
+            }
+        };
         if let Poll::Ready((_, Err(error))) = &polled {
             self.drive.note(error);
         }
@@ -129,7 +216,10 @@ impl Future for Watched<Command> {
     type Output = Result<(), IoError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let polled = Pin::new(&mut self.operation).poll(context);
+        let polled = match &mut self.operation {
+            Pending::UnderWay(operation) => Pin::new(operation).poll(context),
+            Pending::Refused(_) => return Poll::Ready(Err(self.drive.refusal())),
+        };
         if let Poll::Ready(Err(error)) = &polled {
             self.drive.note(error);
         }

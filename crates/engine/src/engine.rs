@@ -10,22 +10,24 @@ use io::{
 
 use crate::address::{BLOCK_BYTES, BlockId, ExtentId, Lsn, Tier};
 use crate::canary::canary;
-use crate::checkpoint::{checkpoint, write_all_pages, write_superblock};
+use crate::checkpoint::{checkpoint, vouch, write_superblock};
+use crate::doubts::{self, Vouch};
 use crate::drive::Drive;
 use crate::error::Error;
 use crate::exposure::Exposure;
 use crate::flush::{flush_all, flush_for_client};
 use crate::flush_mode::FlushMode;
-use crate::format::superblock::{State as Left, Superblock};
+use crate::format::superblock::{DOUBT_PAGE, State as Left, Superblock};
 use crate::log::waits::WrittenWaits;
 use crate::log::{Logged, writer};
+use crate::loss::{self, LostRange};
 use crate::map_repair::repair;
 use crate::marks::{self, Mark};
 use crate::recover::{Source, recover};
 use crate::shared::Shared;
 use crate::state::State;
 use crate::status::{DriveStatus, Exposed, LogStatus, Status};
-use crate::superblocks::{self, judge_pair};
+use crate::superblocks::{self, Found, judge_alone, judge_pair};
 use crate::{deferred, janitor, read, verify, write, zero};
 
 /// Largest buffer one call takes: a large record, and what keeps one request from holding up
@@ -39,6 +41,29 @@ const SECTOR_BYTES: u64 = 512;
 pub struct OpenOptions {
     /// Nothing is written to the drives; writes by clients are refused.
     pub read_only: bool,
+    /// When a drive is gone, go on without it: read-only, with what the other one has.
+    pub degraded: bool,
+}
+
+/// A drive of a volume to be opened.
+#[derive(Clone)]
+pub enum Member {
+    /// It is here.
+    Here(Device),
+    /// It cannot be used.
+    Gone {
+        /// Where it should be.
+        path: String,
+        /// Why.
+        why: String,
+    },
+}
+
+/// Two drives that belong together, or one that is left.
+struct Members {
+    drives: [Drive; 2],
+    /// The fast and the slow drive's; the survivor's for both if one is gone.
+    pair: [Superblock; 2],
 }
 
 /// A running volume. Clones are the same volume.
@@ -60,13 +85,25 @@ impl Engine {
         slow: &Device,
         options: OpenOptions,
     ) -> Result<Engine, Error> {
+        let members = [Member::Here(fast.clone()), Member::Here(slow.clone())];
+        Engine::open_members(io, members, options).await
+    }
+
+    /// As [`Engine::open`], also when a drive is gone: then with `options.degraded` what the other
+    /// drive has can be read.
+    ///
+    /// # Errors
+    /// As [`Engine::open`]; without `options.degraded` also `DriveGone` with what could be read.
+    pub async fn open_members(
+        io: &Io,
+        members: [Member; 2],
+        options: OpenOptions,
+    ) -> Result<Engine, Error> {
         let started_ns = io.now_ns();
-        let found = [superblocks::read(io, fast).await?, superblocks::read(io, slow).await?];
-        let [fast_found, slow_found] = found;
-        let stale = [&fast_found, &slow_found]
-            .map(|found| found.as_ref().map_or(0, |found| found.stale_copy));
-        let pair = judge_pair((fast, fast_found), (slow, slow_found))?;
-        if !options.read_only && !pair[0].may_write() {
+        let Members { drives: [fast, slow], pair } = identify(io, members, options).await?;
+        let gone = [&fast, &slow].into_iter().find(|drive| drive.gone().is_some());
+        let read_only = options.read_only || gone.is_some();
+        if !read_only && !pair[0].may_write() {
             return Err(Error::Superblock {
                 path: fast.info().path.clone(),
                 problem: "it uses features that this version can read but not write. Use \
@@ -74,20 +111,29 @@ impl Engine {
                     .into(),
             });
         }
-        let drives = [
-            Drive::new(Tier::Fast, fast.clone(), stale[0]),
-            Drive::new(Tier::Slow, slow.clone(), stale[1]),
-        ];
-        let [fast, slow] = drives;
-        let source = Source { io, fast: &fast, slow: &slow, superblock: &pair[0] };
+        let doubt_page = pair[1].has_doubt_page();
+        let source = Source { io, fast: &fast, slow: &slow, superblock: &pair[0], doubt_page };
         let mut state = recover(&source).await?;
         state.recovery.unclean = pair.iter().any(|superblock| superblock.state != Left::Clean);
         if state.recovery.unclean {
             marks::hit(Mark::UncleanOpened);
         }
         state.last_request_ns = io.now_ns();
+        if let Some(drive) = gone {
+            state.count_loss();
+            let loss = state.loss.as_ref().map(|loss| loss.summary.clone()).unwrap_or_default();
+            if !options.degraded {
+                let (tier, path) = (drive.tier(), &drive.info().path);
+                let why = drive.gone().unwrap_or_default();
+                let problem = format!(
+                    "the {tier} drive of volume '{}' is gone ({path}: {why})",
+                    pair[0].name
+                );
+                return Err(Error::DriveGone { problem, loss: Box::new(loss) });
+            }
+        }
         let mut superblock = pair[0].clone();
-        if !options.read_only {
+        if !read_only {
             superblock = begin_session(io, &fast, &slow, &pair, &mut state).await?;
         }
         state.recovery.duration_ns = io.now_ns() - started_ns;
@@ -98,7 +144,7 @@ impl Engine {
             slow,
             geometry: superblock.geometry.clone(),
             superblock: RefCell::new(superblock),
-            read_only: options.read_only,
+            read_only,
             state: RefCell::new(state),
             log_work: WaitList::new(),
             written: WrittenWaits::default(),
@@ -114,7 +160,7 @@ impl Engine {
             janitor_ended: Cell::new(false),
             drain_waiters: Cell::new(0),
         });
-        if !options.read_only {
+        if !read_only {
             io.spawn(writer::run(shared.clone()));
             io.spawn(janitor::run(shared.clone()));
             io.spawn(deferred::run(shared.clone()));
@@ -160,7 +206,7 @@ impl Engine {
     async fn settle_all(&self) -> Result<(), Error> {
         let shared = &self.0;
         flush_all(shared).await?;
-        write_all_pages(shared).await?;
+        vouch(shared, Vouch::Everything).await?;
         checkpoint(shared).await?;
         write_superblock(shared, |superblock| superblock.state = Left::Clean).await?;
         marks::hit(Mark::Closed);
@@ -197,6 +243,7 @@ impl Engine {
                 slots_free: slots.free(),
                 traffic: drive.traffic(),
                 first_error: drive.first_error(),
+                gone: drive.gone(),
             }
         };
         let counters = &state.counters;
@@ -207,6 +254,7 @@ impl Engine {
             geometry: shared.geometry.clone(),
             read_only: shared.read_only,
             poisoned: state.poisoned.clone(),
+            loss: state.loss.as_ref().map(|loss| loss.summary.clone()),
             drives: [drive(Tier::Fast), drive(Tier::Slow)],
             reads: counters.reads,
             writes: counters.writes,
@@ -230,6 +278,15 @@ impl Engine {
             memory_bytes: state.memory_bytes(),
             recovery: state.recovery,
         }
+    }
+
+    /// What cannot be read of a part of the volume, in order, neighbours of one cause merged. Ask in
+    /// parts of a large volume: a call keeps everybody else waiting.
+    pub fn lost_ranges(&self, at: u64, length: u64) -> Vec<LostRange> {
+        let state = self.0.state.borrow();
+        let end = at.saturating_add(length).min(self.0.geometry.volume_bytes);
+        let extent_bytes = self.0.geometry.extent_bytes;
+        loss::ranges(&state, at / extent_bytes..end.div_ceil(extent_bytes))
     }
 
     /// Checks a request's range, and that the volume takes requests of its kind.
@@ -283,6 +340,50 @@ impl Engine {
     }
 }
 
+/// Finds out who the drives are and whether they belong together.
+async fn identify(io: &Io, members: [Member; 2], options: OpenOptions) -> Result<Members, Error> {
+    let mut found: [Result<Option<Found>, String>; 2] = [Ok(None), Ok(None)];
+    for (member, found) in members.iter().zip(&mut found) {
+        *found = match member {
+            Member::Gone { why, .. } => Err(why.clone()),
+            Member::Here(device) => match superblocks::read(io, device).await {
+                Ok(None) if options.degraded => Err("it carries no bimetal superblock".into()),
+                Ok(found) => Ok(found),
+                Err(error) if options.degraded => Err(error.to_string()),
+                Err(error) => return Err(error),
+            },
+        };
+    }
+    let [fast, slow] = members;
+    let drive = |tier: Tier, member: &Member, found: &Result<Option<Found>, String>| {
+        let path = match member {
+            Member::Here(device) => device.info().path.clone(),
+            Member::Gone { path, .. } => path.clone(),
+        };
+        match (member, found) {
+            (Member::Here(device), Ok(found)) => {
+                let stale_copy = found.as_ref().map_or(0, |found| found.stale_copy);
+                Drive::new(tier, device.clone(), stale_copy)
+            }
+            (_, Err(why)) => Drive::absent(tier, path, why.clone()),
+            (Member::Gone { why, .. }, Ok(_)) => Drive::absent(tier, path, why.clone()),
+        }
+    };
+    let drives = [drive(Tier::Fast, &fast, &found[0]), drive(Tier::Slow, &slow, &found[1])];
+    let pair = match (&fast, &slow, found) {
+        (Member::Here(fast), Member::Here(slow), [Ok(fast_found), Ok(slow_found)]) => {
+            judge_pair((fast, fast_found), (slow, slow_found))?
+        }
+        (Member::Here(fast), _, [Ok(found), Err(_)]) => judge_alone(Tier::Fast, fast, found)?,
+        (_, Member::Here(slow), [Err(_), Ok(found)]) => judge_alone(Tier::Slow, slow, found)?,
+        (.., [one, other]) => {
+            let [one, other] = [one, other].map(|why| why.err().unwrap_or_default());
+            return Err(Error::Mismatch(format!("neither drive can be used: {one}; {other}")));
+        }
+    };
+    Ok(Members { drives, pair })
+}
+
 /// Makes what recovery read durable, and marks both drives as in use by a new session.
 ///
 /// `Opening` is on both drives before `Open` is on either, and no data is written before `Open` is
@@ -301,7 +402,16 @@ async fn begin_session(
             flush.await?;
         }
     }
+    // What the slow drive does not vouch for covers everything that was recovered, before the first
+    // flush is acknowledged on top of it.
+    state.doubts.begin_session(&state.map);
+    let page = state.doubts.take_all();
+    let copies = state.doubts.copies(io.pool(), pair[0].volume_tag(), &page);
+    doubts::write(slow, copies).await?;
+    slow.flush().await?;
+    state.doubts.settle(page);
     let mut superblock = pair[0].clone();
+    superblock.read_only_compatible |= DOUBT_PAGE;
     superblock.generation = pair[0].generation + 1;
     if canary!(GenerationNotBumped) && pair[0].generation > 0 {
         superblock.generation = pair[0].generation;
@@ -315,7 +425,7 @@ async fn begin_session(
         superblock.sequence += 1;
         for drive in [slow, fast] {
             superblock.role = drive.tier();
-            superblocks::write(drive, &superblock).await?;
+            superblocks::write(io, drive, &superblock).await?;
         }
     }
     state.log.begin_session(superblock.generation);
@@ -457,11 +567,16 @@ impl Volume for Engine {
         while cursor < end {
             let extent = state.extent_of(cursor);
             let extent_end = (extent.0 + 1) * self.0.geometry.extent_bytes;
-            let home = self.place_of(&state, extent);
+            let home = match state.loss_at_home(extent) {
+                Some(_) => Place::Lost,
+                None => self.place_of(&state, extent),
+            };
             let (place, next) = if state.map.get(extent).in_log() {
                 let block = BlockId(cursor / BLOCK_BYTES);
                 let place = match state.log.lookup(block) {
-                    Some(Logged::Data { .. } | Logged::Lost { .. }) => Place::Log,
+                    Some(Logged::Lost { .. }) => Place::Lost,
+                    Some(Logged::Data { .. }) if state.is_gone(Tier::Fast) => Place::Lost,
+                    Some(Logged::Data { .. }) => Place::Log,
                     Some(Logged::Zero { .. }) => Place::Hole,
                     None => home,
                 };

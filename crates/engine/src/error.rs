@@ -5,6 +5,7 @@ use std::fmt;
 use io::{ErrorKind, IoError};
 
 use crate::Tier;
+use crate::loss::{LossCause, LossSummary};
 
 /// A failed engine operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,6 +36,22 @@ pub enum Error {
     Poisoned(String),
     /// The volume was opened read-only.
     ReadOnly,
+    /// A drive is gone, and to go on without it was not asked for; nothing was changed.
+    DriveGone {
+        /// Which, where it should be, and why it cannot be used.
+        problem: String,
+        /// What could be read without it.
+        loss: Box<LossSummary>,
+    },
+    /// The range cannot be read because a drive is gone.
+    Lost {
+        /// Which drive.
+        tier: Tier,
+        /// Byte offset in the volume.
+        at: u64,
+        /// Why.
+        cause: LossCause,
+    },
     /// Outside the volume, or not in 512-byte units.
     Range(String),
     /// A block in the landing log did not match its checksum.
@@ -62,6 +79,18 @@ impl fmt::Display for Error {
                 "the volume has stopped taking writes: {cause}. Everything flushed before is \
                  safe; mend the cause, then serve the volume again"
             ),
+            Error::DriveGone { problem, loss } => {
+                write!(f, "{problem}. Nothing was changed. Without it {loss}")
+            }
+            Error::Lost { tier, at, cause } => {
+                let text = match cause {
+                    LossCause::LivedThere => "its data lived on",
+                    LossCause::MaybeNewerThere => "its newest data may have been on",
+                    LossCause::MaybeWrittenThere => "it may have been written on",
+                    LossCause::Damaged => "its data is damaged on",
+                };
+                write!(f, "volume offset {at} is lost: {text} the {tier} drive, which is gone")
+            }
             Error::ReadOnly => f.write_str("the volume is read-only"),
             Error::Range(text) => f.write_str(text),
             Error::Checksum { tier, at } => write!(

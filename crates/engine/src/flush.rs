@@ -3,6 +3,7 @@
 use crate::address::Tier;
 use crate::canary::canary;
 use crate::deferred::order_for_client;
+use crate::doubts;
 use crate::error::Error;
 use crate::marks::{self, Mark};
 use crate::shared::Shared;
@@ -123,16 +124,21 @@ async fn run_turn(shared: &Shared) -> Result<(), Error> {
     if !canary!(FlushBeforeWritten) {
         shared.log_written(end).await?;
     }
-    let (until, slow_dirty) = {
+    let (until, slow_dirty, doubts) = {
         let mut state = shared.state.borrow_mut();
         let slow_dirty = state.home_dirty[Tier::Slow.index()];
         state.home_dirty = [false; 2];
-        (state.log.written(), slow_dirty)
+        let doubts = state.doubts.take_unwritten();
+        (state.log.written(), slow_dirty, doubts)
     };
     // Both at once: what a record names is verified by its data at recovery, so the order in
     // which the drives finish does not matter.
     let fast = shared.fast.flush();
-    let slow = (slow_dirty && !canary!(FlushForgetsSlow)).then(|| {
+    let marked = match &doubts {
+        Some(page) => write_doubts(shared, page).await,
+        None => Ok(()),
+    };
+    let slow = (slow_dirty && !canary!(FlushForgetsSlow) || doubts.is_some()).then(|| {
         marks::hit(Mark::FlushOfBoth);
         shared.slow.flush()
     });
@@ -141,13 +147,24 @@ async fn run_turn(shared: &Shared) -> Result<(), Error> {
         slow.await?;
     }
     fast?;
+    marked?;
     let mut state = shared.state.borrow_mut();
     state.flush.last_ns = shared.io.now_ns() - begun_ns;
+    if let Some(page) = doubts {
+        state.doubts.settle(page);
+    }
     state.log.settle_durable(until);
     let durable = state.log.durable();
     state.exposure.settle(durable);
     state.settle_young();
     Ok(())
+}
+
+/// Writes the doubt page; the caller flushes the slow drive.
+async fn write_doubts(shared: &Shared, page: &[u64]) -> Result<(), Error> {
+    let tag = shared.superblock.borrow().volume_tag();
+    let copies = shared.state.borrow().doubts.copies(shared.io.pool(), tag, page);
+    doubts::write(&shared.slow, copies).await
 }
 
 /// Makes everything durable and has the log say so, which ends the youth of all extents and lets

@@ -4,10 +4,13 @@
 use std::future::Future;
 use std::rc::Rc;
 
-use io::units::MILLISECOND_NS;
+use io::units::{MILLISECOND_NS, SECOND_NS};
 
-use crate::checkpoint::checkpoint;
+use crate::address::Tier;
+use crate::checkpoint::{checkpoint, vouch};
+use crate::demise::look_at_suspects;
 use crate::destage::{Progress, destage};
+use crate::doubts::Vouch;
 use crate::error::Error;
 use crate::flush::durable_point;
 use crate::mover::move_some;
@@ -16,6 +19,9 @@ use crate::state::{Rest, State};
 
 /// No client request for so long: the drives are idle.
 const IDLE_NS: u64 = 100 * MILLISECOND_NS;
+/// No client request for so long: the slow drive is made to vouch for what it has. Much longer than
+/// file systems wait between commits, each of which would then have to mark its regions anew.
+const VOUCH_IDLE_NS: u64 = 8 * SECOND_NS;
 /// From this fill on the log is destaged whether clients are busy or not.
 const FILL_BUSY: f64 = 0.5;
 /// Dead records worth a checkpoint when clients are busy: a sixteenth of the ring.
@@ -34,9 +40,13 @@ enum Work {
     Destage,
     Checkpoint,
     DurablePoint,
+    /// The slow drive is made to vouch for what it has.
+    Vouch,
     Move,
-    /// Nothing; look again at this time, if any, or when woken.
-    Rest(Option<u64>),
+    /// Nothing before this time, or a full log.
+    Rest(u64),
+    /// Nothing before this time, if any, unless clients make work.
+    Doze(Option<u64>),
     Stop,
 }
 
@@ -44,36 +54,45 @@ enum Work {
 pub(crate) async fn run(shared: Rc<Shared>) {
     let mut failed_at = None;
     loop {
+        if suspects(&shared) {
+            look_at_suspects(&shared).await;
+        }
         let now_ns = shared.io.now_ns();
         let mut work = choose(&mut shared.state.borrow_mut(), now_ns);
         if let Some(failed_at) = failed_at
             && now_ns < failed_at + RETRY_NS
             && !matches!(work, Work::Stop)
         {
-            work = Work::Rest(Some(failed_at + RETRY_NS));
+            work = Work::Rest(failed_at + RETRY_NS);
         }
         let outcome = match work {
             Work::Stop => break,
             Work::Rest(until_ns) => {
-                rest(&shared, until_ns).await;
+                rest(&shared, Some(until_ns), Rest::UntilIdle).await;
+                continue;
+            }
+            Work::Doze(until_ns) => {
+                rest(&shared, until_ns, Rest::UntilWoken).await;
                 continue;
             }
             Work::Destage => match drain(&shared, destage(&shared)).await {
                 Ok(Progress::None) => {
                     // Held up by requests under way: let them end.
                     let soon = shared.io.now_ns() + HELD_UP_NS;
-                    rest(&shared, Some(soon)).await;
+                    rest(&shared, Some(soon), Rest::UntilIdle).await;
                     Ok(())
                 }
                 outcome => outcome.map(|_| ()),
             },
             Work::Checkpoint => drain(&shared, checkpoint(&shared)).await,
             Work::DurablePoint => durable_point(&shared).await,
+            Work::Vouch => vouch(&shared, Vouch::Settled).await,
             Work::Move => match move_some(&shared).await {
                 Ok(false) => {
                     // Everything that could move stays better where it is, until clients change
                     // something.
-                    rest(&shared, None).await;
+                    let doze_until = doze_until(&shared.state.borrow());
+                    rest(&shared, doze_until, Rest::UntilWoken).await;
                     Ok(())
                 }
                 outcome => outcome.map(|_| ()),
@@ -140,17 +159,19 @@ fn choose(state: &mut State, now_ns: u64) -> Work {
     }
     let idle_at = state.last_request_ns + IDLE_NS;
     let idle = state.requests_under_way == 0 && now_ns >= idle_at;
+    let vouch_due = idle && doze_until(state).is_some_and(|due| now_ns >= due);
     let has_work = destageable
+        || vouch_due
         || reclaimable >= worth
         || state.waits_for_record()
         || state.policy.has_candidates()
         || state.slots[0].free() < state.fast_reserve();
     if !has_work {
-        return Work::Rest(None);
+        return Work::Doze(doze_until(state));
     }
     if !idle {
         let busy = state.requests_under_way > 0;
-        return Work::Rest(Some(if busy { now_ns + IDLE_NS } else { idle_at }));
+        return Work::Rest(if busy { now_ns + IDLE_NS } else { idle_at });
     }
     if destageable {
         return Work::Destage;
@@ -161,10 +182,22 @@ fn choose(state: &mut State, now_ns: u64) -> Work {
     if state.waits_for_record() {
         return Work::DurablePoint;
     }
+    if vouch_due {
+        return Work::Vouch;
+    }
     if state.policy.has_candidates() || state.slots[0].free() < state.fast_reserve() {
         return Work::Move;
     }
-    Work::Rest(None)
+    Work::Doze(doze_until(state))
+}
+
+/// When the slow drive is made to vouch for what has changed, if anything has.
+fn doze_until(state: &State) -> Option<u64> {
+    state.doubts.any_touched().then_some(state.last_request_ns + VOUCH_IDLE_NS)
+}
+
+fn suspects(shared: &Shared) -> bool {
+    Tier::BOTH.iter().any(|tier| shared.drive(*tier).is_suspect())
 }
 
 /// Has the janitor look, if it sleeps through what has changed. Called after client requests.
@@ -177,20 +210,24 @@ pub(crate) fn wake_if_needed(shared: &Shared) {
             state.log.live_blocks() > state.log.lost_blocks()
                 || state.waits_for_record()
                 || state.policy.has_candidates()
+                || state.doubts.any_touched() && !state.dozing
                 || state.young.len() > YOUNG_MAX
                 || state.slots[0].free() < state.fast_reserve()
         }
     };
     drop(state);
-    if wake {
+    if wake || suspects(shared) {
         shared.janitor_work.wake_all();
     }
 }
 
 /// Waits for a wake-up, or until a moment on the clock.
-async fn rest(shared: &Rc<Shared>, until_ns: Option<u64>) {
-    shared.state.borrow_mut().janitor =
-        if until_ns.is_some() { Rest::UntilIdle } else { Rest::UntilWoken };
+async fn rest(shared: &Rc<Shared>, until_ns: Option<u64>, how: Rest) {
+    {
+        let mut state = shared.state.borrow_mut();
+        state.janitor = how;
+        state.dozing = until_ns.is_some();
+    }
     shared.woken_or_at(&shared.janitor_work, until_ns).await;
     shared.state.borrow_mut().janitor = Rest::Awake;
 }

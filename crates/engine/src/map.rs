@@ -5,7 +5,7 @@
 //!   until a checkpoint has written it; the log tail may not pass that LSN before.
 //! * Never-touched parts of a large map cost address space, not memory.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use crate::address::{ExtentId, Home, Lsn};
 use crate::format::map_page::{ENTRIES_PER_PAGE, decode_home, encode_home};
@@ -46,6 +46,8 @@ pub(crate) struct Map {
     dirty: VecDeque<(Lsn, u64)>,
     /// Which pages are in `dirty`, a bit each.
     dirty_bits: Vec<u64>,
+    /// Pages on their way to the drives.
+    writing: BTreeSet<u64>,
     /// Which copy of each page is the newer, a bit each.
     newer_copy: Vec<u64>,
     mapped: u64,
@@ -58,6 +60,7 @@ impl Map {
             entries: vec![0; extents as usize],
             dirty: VecDeque::new(),
             dirty_bits: vec![0; pages.div_ceil(64) as usize],
+            writing: BTreeSet::new(),
             newer_copy: vec![0; pages.div_ceil(64) as usize],
             mapped: 0,
         }
@@ -109,7 +112,8 @@ impl Map {
     }
 
     /// Takes the dirty pages whose first change is oldest, at most `pages_max`, in order of their
-    /// numbers. They are no longer dirty.
+    /// numbers. They are no longer dirty, but on their way until
+    /// [`Map::set_newer_copy`] is told.
     pub fn take_dirty(&mut self, pages_max: usize) -> Vec<u64> {
         let count = pages_max.min(self.dirty.len());
         let mut pages: Vec<u64> = self.dirty.drain(..count).map(|(_, page)| page).collect();
@@ -117,6 +121,7 @@ impl Map {
         for page in &pages {
             self.dirty_bits[*page as usize / 64] &= !(1 << (page % 64));
         }
+        self.writing.extend(&pages);
         pages
     }
 
@@ -140,6 +145,12 @@ impl Map {
         self.dirty_bits[page as usize / 64] >> (page % 64) & 1 == 1
     }
 
+    /// Whether both drives have the extent's page as it is here, durably.
+    pub fn is_settled(&self, extent: ExtentId) -> bool {
+        let page = extent.0 / ENTRIES_PER_PAGE as u64;
+        !self.is_dirty(page) && !self.writing.contains(&page)
+    }
+
     /// The oldest change no page on the drives has.
     pub fn oldest_dirty(&self) -> Option<Lsn> {
         self.dirty.front().map(|(lsn, _)| *lsn)
@@ -156,6 +167,7 @@ impl Map {
 
     /// Says which copy is the newer now.
     pub fn set_newer_copy(&mut self, page: u64, copy: u64) {
+        self.writing.remove(&page);
         let word = &mut self.newer_copy[page as usize / 64];
         *word = *word & !(1 << (page % 64)) | copy << (page % 64);
     }

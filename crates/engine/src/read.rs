@@ -5,12 +5,13 @@ use std::rc::Rc;
 
 use io::{Buf, Transfer};
 
-use crate::address::{BLOCK_BYTES, BlockId, Lsn, Tier};
+use crate::address::{BLOCK_BYTES, BlockId, ExtentId, Lsn, Tier};
 use crate::canary::canary;
 use crate::checksum::crc32c;
 use crate::drive::Watched;
 use crate::error::Error;
 use crate::log::Logged;
+use crate::loss::LossCause;
 use crate::marks::{self, Mark};
 use crate::policy::Access;
 use crate::shared::{AccessPass, Looks, Shared};
@@ -25,6 +26,8 @@ enum Source {
     Zeros,
     /// Nowhere: the block is damaged, and known to be.
     Lost,
+    /// Nowhere: a drive is gone.
+    Gone(Tier, LossCause),
     /// A home, or neighbouring homes.
     Home { tier: Tier, position: u64 },
     /// Neighbouring blocks of the log, from this LSN; each block has its CRC.
@@ -78,15 +81,18 @@ fn plan(state: &State, at: u64, length: usize) -> (Vec<Part>, Option<Lsn>) {
         let extent_start = extent.0 * extent_bytes;
         let piece_end = end.min(extent_start + extent_bytes);
         let mapping = state.map.get(extent);
-        let home = mapping.home().map(|home| (home.tier, state.geometry.position(home)));
+        let home = |offset| home_source(state, extent, offset);
         if !mapping.in_log() {
             let bytes = (piece_end - cursor) as usize;
-            push(&mut parts, home_source(home, cursor - extent_start), bytes);
+            push(&mut parts, home(cursor - extent_start), bytes);
             cursor = piece_end;
             continue;
         }
         while cursor < piece_end {
             let source = match state.log.lookup(BlockId(cursor / BLOCK_BYTES)) {
+                Some(Logged::Data { .. }) if state.is_gone(Tier::Fast) => {
+                    Source::Gone(Tier::Fast, LossCause::LivedThere)
+                }
                 Some(Logged::Data { lsn, crc }) => {
                     if lsn >= state.log.written() && !canary!(ReadBeforeWritten) {
                         needs = needs.max(Some(Lsn(lsn.0 + 1)));
@@ -95,7 +101,7 @@ fn plan(state: &State, at: u64, length: usize) -> (Vec<Part>, Option<Lsn>) {
                 }
                 Some(Logged::Zero { .. }) => Source::Zeros,
                 Some(Logged::Lost { .. }) => Source::Lost,
-                None => home_source(home, cursor - extent_start),
+                None => home(cursor - extent_start),
             };
             push(&mut parts, source, BLOCK);
             cursor += BLOCK_BYTES;
@@ -104,9 +110,15 @@ fn plan(state: &State, at: u64, length: usize) -> (Vec<Part>, Option<Lsn>) {
     (parts, needs)
 }
 
-fn home_source(home: Option<(Tier, u64)>, offset: u64) -> Source {
-    match home {
-        Some((tier, position)) => Source::Home { tier, position: position + offset },
+fn home_source(state: &State, extent: ExtentId, offset: u64) -> Source {
+    if let Some(cause) = state.loss_at_home(extent) {
+        let tier = if state.is_gone(Tier::Fast) { Tier::Fast } else { Tier::Slow };
+        return Source::Gone(tier, cause);
+    }
+    match state.map.get(extent).home() {
+        Some(home) => {
+            Source::Home { tier: home.tier, position: state.geometry.position(home) + offset }
+        }
         None => Source::Zeros,
     }
 }
@@ -117,6 +129,9 @@ fn push(parts: &mut Vec<Part>, source: Source, bytes: usize) {
         let behind = last.bytes as u64;
         let merges = match (&mut last.source, &source) {
             (Source::Zeros, Source::Zeros) => true,
+            (Source::Gone(tier, cause), Source::Gone(tier2, cause2)) => {
+                tier == tier2 && cause == cause2
+            }
             (
                 Source::Home { tier, position },
                 Source::Home { tier: tier2, position: position2 },
@@ -149,6 +164,7 @@ fn count(shared: &Shared, at: u64, parts: &[Part], length: usize) {
             Source::Home { tier: Tier::Fast, .. } => served.fast_bytes += bytes,
             Source::Home { tier: Tier::Slow, .. } => served.slow_bytes += bytes,
             Source::Log { .. } | Source::Lost => served.log_bytes += bytes,
+            Source::Gone(..) => {}
         }
     }
     let map = &state.map;
@@ -219,7 +235,7 @@ enum Submitted {
 
 fn submit(shared: &Shared, source: &Source, mut buf: Buf) -> Submitted {
     match source {
-        Source::Zeros | Source::Lost => {
+        Source::Zeros | Source::Lost | Source::Gone(..) => {
             buf.fill(0);
             Submitted::Done(buf)
         }
@@ -234,6 +250,7 @@ fn verify(source: &Source, at: u64, data: &[u8]) -> Result<(), Error> {
     let crcs = match source {
         Source::Log { crcs, .. } => crcs,
         Source::Lost => return Err(Error::Checksum { tier: Tier::Fast, at }),
+        Source::Gone(tier, cause) => return Err(Error::Lost { tier: *tier, at, cause: *cause }),
         Source::Zeros | Source::Home { .. } => return Ok(()),
     };
     for (n, (block, crc)) in data.chunks_exact(BLOCK).zip(crcs).enumerate() {

@@ -4,13 +4,14 @@
 //! or allocation did not arrive completely *and* that nobody claimed to be durable. What was
 //! claimed durable and is damaged is no end but damage, and is reported, never skipped in silence.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use io::{Buf, Io, Transfer};
 
 use crate::address::{BLOCK_BYTES, BlockId, ExtentId, Home, Lsn, Tier};
 use crate::canary::canary;
 use crate::checksum::crc32c;
+use crate::doubts;
 use crate::drive::{Drive, Watched};
 use crate::error::Error;
 use crate::format::map_page::{
@@ -39,8 +40,21 @@ pub(crate) struct Source<'a> {
     pub io: &'a Io,
     pub fast: &'a Drive,
     pub slow: &'a Drive,
-    /// The fast drive's.
+    /// The fast drive's, or the slow one's if that is all there is.
     pub superblock: &'a Superblock,
+    /// The slow drive keeps a doubt page.
+    pub doubt_page: bool,
+}
+
+impl Source<'_> {
+    /// The drive that is there, if one is gone.
+    fn survivor(&self) -> Option<&Drive> {
+        match (self.fast.gone(), self.slow.gone()) {
+            (None, None) => None,
+            (None, Some(_)) => Some(self.fast),
+            (Some(_), _) => Some(self.slow),
+        }
+    }
 }
 
 /// An allocation that must be verified by its data.
@@ -82,7 +96,19 @@ async fn attempt(source: &Source<'_>, stop_at: Option<Lsn>) -> Result<Attempt, E
     let log = Log::new(geometry.ring_blocks(), layout.log_at, tag, superblock.log_tail);
     let in_place = [source.fast, source.slow].map(Drive::writes_blocks_atomically);
     let mut state = State::new(geometry, log, in_place);
+    for drive in [source.fast, source.slow] {
+        if let Some(why) = drive.gone() {
+            state.loss.get_or_insert_default().add(drive.tier(), why);
+        }
+    }
+    if source.doubt_page {
+        doubts::read(source.io, source.slow, &mut state.doubts, tag).await;
+    }
     let page_lsns = load_map(source, &mut state).await?;
+    if source.fast.gone().is_some() {
+        trust_slow_drive(&mut state);
+        return Ok(Attempt::Done(Box::new(state)));
+    }
     if page_lsns.iter().any(|lsn| *lsn > superblock.log_durable) {
         marks::hit(Mark::CheckpointWasCut);
     }
@@ -213,6 +239,18 @@ fn load_page(
     page: u64,
     [fast, slow]: &[PageOnDrive<'_>; 2],
 ) -> Result<Lsn, Error> {
+    if let Some(survivor) = source.survivor() {
+        let left = if survivor.tier() == Tier::Fast { fast } else { slow };
+        if left.is_damaged() {
+            // Torn by a cut, or rotten: then the other copy is older than the truth. The drive that
+            // could tell is gone.
+            mark_page_unknown(state, page);
+            return Ok(Lsn(0));
+        }
+        let Some((copy, lsn)) = left.newest() else { return Ok(Lsn(0)) };
+        apply_page(state, page, &left.bytes[copy * PAGE_BYTES..][..PAGE_BYTES])?;
+        return Ok(lsn);
+    }
     let from_slow = slow.newest().map(|(_, lsn)| lsn) > fast.newest().map(|(_, lsn)| lsn);
     let (from, other) = if from_slow { (slow, fast) } else { (fast, slow) };
     let damaged = fast.is_damaged() || slow.is_damaged();
@@ -273,6 +311,43 @@ fn apply_page(state: &mut State, page: u64, bytes: &[u8]) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+fn mark_page_unknown(state: &mut State, page: u64) {
+    state.recovery.pages_repaired += 1;
+    let extents = state.map.extents();
+    let first = page * ENTRIES_PER_PAGE as u64;
+    let loss = state.loss.get_or_insert_default();
+    for extent in first..(first + ENTRIES_PER_PAGE as u64).min(extents) {
+        loss.mark_unknown(ExtentId(extent), extents);
+    }
+}
+
+/// The fast drive is gone, and with it the log. What the slow drive's map says is the truth only
+/// where it carries no mark of doubt, and where what it says can be.
+fn trust_slow_drive(state: &mut State) {
+    let extents = state.map.extents();
+    let mut loss = state.loss.take().unwrap_or_default();
+    let mut impossible = BTreeSet::new();
+    for extent in (0..extents).map(ExtentId) {
+        if state.doubts.is_marked(extent) {
+            loss.mark_unknown(extent, extents);
+        } else if let Some(home) = state.map.get(extent).home()
+            && home.tier == Tier::Slow
+            && !state.slots[Tier::Slow.index()].claim(home.slot)
+        {
+            impossible.insert(home);
+        }
+    }
+    if !impossible.is_empty() {
+        // One slot of two extents, or none at all: then neither extent is believed.
+        for extent in (0..extents).map(ExtentId) {
+            if state.map.get(extent).home().is_some_and(|home| impossible.contains(&home)) {
+                loss.mark_unknown(extent, extents);
+            }
+        }
+    }
+    state.loss = Some(loss);
 }
 
 /// Replays the log into the state. Gives the allocations to verify and the bytes read.
@@ -430,11 +505,15 @@ fn apply_entries(
     let blocks = extents * state.geometry.extent_blocks();
     let set = |state: &mut State, extent: ExtentId, home: Option<Home>| {
         // A page written after this record has the change, and perhaps later ones.
-        if lsn >= page_lsns[extent.0 as usize / ENTRIES_PER_PAGE] || canary!(ReplayOverPage) {
+        let page = extent.0 / ENTRIES_PER_PAGE as u64;
+        if lsn >= page_lsns[page as usize] || canary!(ReplayOverPage) {
             state.map.set(extent, home, lsn);
         } else {
             marks::hit(Mark::ChangeInPage);
+            // A cut may have kept it from the slow drive's copy.
+            state.map.mark_dirty(page, lsn);
         }
+        state.doubts.touch(extent);
     };
     let checked_home = |extent: ExtentId, raw: u64| match decode_home(raw) {
         Some(home) if extent.0 < extents => Ok(home),
@@ -544,6 +623,10 @@ async fn verify(
                 return Err(nonsense(allocation.lsn));
             }
             let drive = if home.tier == Tier::Fast { source.fast } else { source.slow };
+            if drive.gone().is_some() {
+                // Whether it arrived or not, the extent is lost.
+                continue;
+            }
             let buf = source.io.pool().take(geometry.extent_bytes as usize);
             under_way.push_back((allocation, drive.read(geometry.position(home), buf)));
         }

@@ -8,6 +8,7 @@ use io::Pool;
 use crate::accesses::{Accesses, Epoch};
 use crate::address::{BLOCK_BYTES, BlockId, ExtentId, Home, Lsn, Tier};
 use crate::canary::canary;
+use crate::doubts::Doubts;
 use crate::exposure::Exposure;
 use crate::fixed_map::FixedMap;
 use crate::format::map_page::encode_home;
@@ -16,6 +17,7 @@ use crate::geometry::Geometry;
 use crate::guards::Guards;
 use crate::line::Line;
 use crate::log::Log;
+use crate::loss::{self, Loss, LossCause};
 use crate::map::Map;
 use crate::marks::{self, Mark};
 use crate::pace::Pace;
@@ -69,6 +71,10 @@ pub(crate) struct Counters {
 pub(crate) struct State {
     pub geometry: Geometry,
     pub map: Map,
+    /// What the slow drive alone could not vouch for.
+    pub doubts: Doubts,
+    /// What cannot be read because a drive is gone; `None` while both are here.
+    pub loss: Option<Loss>,
     pub slots: [Slots; 2],
     pub quarantine: Quarantine,
     pub log: Log,
@@ -103,6 +109,8 @@ pub(crate) struct State {
     pub requests_under_way: u64,
     /// Whether and how the janitor sleeps.
     pub janitor: Rest,
+    /// It sleeps with an alarm.
+    pub dozing: bool,
     /// Requests that wait for log space.
     pub room_line: Line,
     /// Slows writers down when the log fills faster than it empties.
@@ -124,6 +132,8 @@ impl State {
         State {
             geometry: geometry.clone(),
             map: Map::new(extents),
+            doubts: Doubts::new(geometry),
+            loss: None,
             slots,
             quarantine: Quarantine::default(),
             log,
@@ -145,6 +155,7 @@ impl State {
             last_request_ns: 0,
             requests_under_way: 0,
             janitor: Rest::Awake,
+            dozing: false,
             room_line: Line::default(),
             pace: Pace::default(),
             promised_blocks: 0,
@@ -261,8 +272,14 @@ impl State {
 
     /// Sets the home by the record at `lsn`, and retires the old one.
     pub fn replace_home(&mut self, extent: ExtentId, home: Option<Home>, lsn: Lsn) {
-        let old = self.map.get(extent).home();
-        if self.map.get(extent).moving() && old != home {
+        let mapping = self.map.get(extent);
+        if mapping.in_log() {
+            // Without doubt as long as the slow drive knew it elsewhere; that ends now.
+            self.doubts.touch(extent);
+        }
+        self.doubt(extent);
+        let old = mapping.home();
+        if mapping.moving() && old != home {
             marks::hit(Mark::MovingExtentReplaced);
         }
         self.map.set(extent, home, lsn);
@@ -287,8 +304,47 @@ impl State {
     pub fn mark_logged(&mut self, at: u64, length: u64) {
         let first = self.extent_of(at).0;
         for extent in first..=self.extent_of(at + length - 1).0 {
-            self.map.mark_in_log(ExtentId(extent), true);
+            self.mark_in_log(ExtentId(extent));
         }
+    }
+
+    /// Marks an extent as having blocks in the log.
+    pub fn mark_in_log(&mut self, extent: ExtentId) {
+        self.doubt(extent);
+        self.map.mark_in_log(extent, true);
+    }
+
+    /// The extent is about to change: the slow drive cannot vouch for it any more, unless it knows
+    /// that the extent lives on the fast drive.
+    pub fn doubt(&mut self, extent: ExtentId) {
+        let on_fast = self.map.get(extent).home().is_some_and(|home| home.tier == Tier::Fast);
+        if !on_fast || !self.map.is_settled(extent) {
+            self.doubts.touch(extent);
+        }
+    }
+
+    /// Why the extent's home cannot be read, if it cannot.
+    pub fn loss_at_home(&self, extent: ExtentId) -> Option<LossCause> {
+        self.loss.as_ref()?.judge(extent, self.map.get(extent).home())
+    }
+
+    /// A drive is gone from now on.
+    pub fn lose_drive(&mut self, tier: Tier, why: String) {
+        self.loss.get_or_insert_default().add(tier, why);
+        self.count_loss();
+    }
+
+    /// Counts what is lost.
+    pub fn count_loss(&mut self) {
+        let summary = loss::summarize(self);
+        if let Some(loss) = &mut self.loss {
+            loss.summary = summary;
+        }
+    }
+
+    /// Whether the drive is gone.
+    pub fn is_gone(&self, tier: Tier) -> bool {
+        self.loss.as_ref().is_some_and(|loss| loss.is_gone(tier))
     }
 
     /// Log space that clients leave to the volume's own records (moves, destage, allocations of
@@ -327,6 +383,7 @@ impl State {
     pub fn memory_bytes(&self) -> u64 {
         self.map.memory_bytes()
             + self.policy.memory_bytes()
+            + self.doubts.memory_bytes()
             + self.slots.iter().map(Slots::memory_bytes).sum::<u64>()
             + self.log.memory_bytes()
             + self.young.capacity() as u64 * 17

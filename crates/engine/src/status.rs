@@ -4,6 +4,7 @@ use crate::address::Tier;
 use crate::flush_mode::FlushMode;
 use crate::format::superblock::Uuid;
 use crate::geometry::Geometry;
+use crate::loss::LossSummary;
 
 /// Operations and bytes that went to one drive since the volume was opened, background included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -39,6 +40,8 @@ pub struct DriveStatus {
     pub traffic: DriveUse,
     /// The first error it gave, in words.
     pub first_error: Option<String>,
+    /// Why it is not used any more, if it is gone.
+    pub gone: Option<String>,
 }
 
 /// Requests of one kind from clients.
@@ -131,6 +134,8 @@ pub struct Status {
     pub read_only: bool,
     /// Why the volume stopped taking writes, if it did.
     pub poisoned: Option<String>,
+    /// What cannot be read because a drive is gone.
+    pub loss: Option<LossSummary>,
     /// The fast and the slow drive.
     pub drives: [DriveStatus; 2],
     /// Read requests.

@@ -22,9 +22,9 @@ pub(crate) struct Found {
 
 /// Writes both copies, the stale one first, each made durable before the next is touched: a cut at
 /// any moment leaves one whole copy, the old or the new.
-pub(crate) async fn write(drive: &Drive, superblock: &Superblock) -> Result<(), Error> {
+pub(crate) async fn write(io: &Io, drive: &Drive, superblock: &Superblock) -> Result<(), Error> {
     for copy in [drive.stale_copy(), 1 - drive.stale_copy()] {
-        let mut buf = drive.device().io().pool().take(SUPERBLOCK_BYTES);
+        let mut buf = io.pool().take(SUPERBLOCK_BYTES);
         superblock.encode(&mut buf, copy);
         if copy != drive.stale_copy() && canary!(OneSuperblock) {
             continue;
@@ -185,6 +185,44 @@ fn progress(state: State) -> u32 {
         State::Open => 2,
         State::Clean => 3,
     }
+}
+
+/// Judges a drive whose partner is gone; gives its superblock for both.
+///
+/// # Errors
+/// `NotAMember` or `Mismatch` with what is wrong.
+pub(crate) fn judge_alone(
+    tier: Tier,
+    device: &Device,
+    found: Option<Found>,
+) -> Result<[Superblock; 2], Error> {
+    let info = device.info();
+    let Some(Found { superblock, .. }) = found else {
+        return Err(Error::NotAMember {
+            path: info.path.clone(),
+            found: "no bimetal superblock at 4 KiB or 512 KiB. 'bimetal scan' lists the drives \
+                    that have one"
+                .into(),
+        });
+    };
+    let refuse = |text: String| Err(Error::Mismatch(text));
+    if superblock.role != tier {
+        return refuse(format!(
+            "{} was given as the {tier} drive, but is the {} drive of volume '{}'",
+            info.path, superblock.role, superblock.name
+        ));
+    }
+    if superblock.state == State::Creating {
+        return refuse(format!("volume '{}' never held any data", superblock.name));
+    }
+    let expected = superblock.geometry.layouts[tier.index()].drive_bytes;
+    if info.size_bytes < expected {
+        return refuse(format!(
+            "{} has been truncated: it is {} bytes long and was {expected}",
+            info.path, info.size_bytes
+        ));
+    }
+    Ok([superblock.clone(), superblock])
 }
 
 fn judge_generations(pair: &[Superblock; 2], fast: &str, slow: &str) -> Result<(), Error> {

@@ -153,7 +153,7 @@ fn zero_step(shared: &Shared, at: u64, end: u64) -> Option<crate::Lsn> {
             let start = BlockId(from / BLOCK_BYTES);
             state.log.append_entry(pool, &Entry::Zero { start, count });
             if !canary!(ZeroNotMarked) {
-                state.map.mark_in_log(extent, true);
+                state.mark_in_log(extent);
             }
         }
         occupied

@@ -297,8 +297,12 @@ fn every_flipped_byte_of_the_metadata_is_noticed_or_repaired() {
                 rig.simulation.poke(id, at, &[byte ^ 0x10]);
                 rig.run(|io, fast, slow| async move {
                     let _ = engine::check(&io, &fast, &slow, &|_, _| ()).await;
-                    let opened =
-                        engine::Engine::open(&io, &fast, &slow, OpenOptions { read_only: true });
+                    let opened = engine::Engine::open(
+                        &io,
+                        &fast,
+                        &slow,
+                        OpenOptions { read_only: true, ..OpenOptions::default() },
+                    );
                     let Ok(engine) = opened.await else { return };
                     for place in [0, 4 * MIB, 64 * MIB, 65 * MIB] {
                         let (buf, outcome) = engine.read(place, io.pool().take(4096)).await;
@@ -395,7 +399,7 @@ fn a_read_only_volume_writes_nothing_at_all() {
         rig.simulation.set_read_only(id, true);
     }
     rig.run(|io, fast, slow| async move {
-        let options = OpenOptions { read_only: true };
+        let options = OpenOptions { read_only: true, ..OpenOptions::default() };
         let engine = engine::Engine::open(&io, &fast, &slow, options).await.unwrap();
         expect(&io, &engine, 64 * MIB, 4096, 1).await;
         let (_, outcome) = engine.write(0, io.pool().take_zeroed(4096), Durability::Volatile).await;

@@ -265,7 +265,14 @@ fn rot_in_the_log_is_told_and_never_believed() {
     let io = rig.simulation.boot();
     let (fast, slow) = rig.devices(&io);
     let work = async {
-        let engine = Engine::open(&io, &fast, &slow, OpenOptions { read_only: true }).await.ok()?;
+        let engine = Engine::open(
+            &io,
+            &fast,
+            &slow,
+            OpenOptions { read_only: true, ..OpenOptions::default() },
+        )
+        .await
+        .ok()?;
         rig.simulation.set_faults(rig.fast, Faults::none());
         let mut refused = 0;
         for n in 0..64 {

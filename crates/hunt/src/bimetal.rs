@@ -1,9 +1,9 @@
 //! The engine as a subject.
 
-use engine::{CreateOptions, Engine, OpenOptions};
+use engine::{CreateOptions, Engine, Member, OpenOptions};
 use io::{Device, Io};
 
-use crate::subject::Subject;
+use crate::subject::{Subject, Survivor};
 
 /// Volumes of class span with the smallest landing log, so that it is full and wraps soon.
 pub struct Bimetal;
@@ -20,6 +20,23 @@ impl Subject for Bimetal {
     async fn open(&self, io: &Io, fast: &Device, slow: &Device) -> Result<Engine, String> {
         let opened = Engine::open(io, fast, slow, OpenOptions::default()).await;
         opened.map_err(|error| error.to_string())
+    }
+
+    async fn open_alone(
+        &self,
+        io: &Io,
+        survivor: Survivor,
+        drive: &Device,
+    ) -> Result<Option<Engine>, String> {
+        let here = Member::Here(drive.clone());
+        let gone = Member::Gone { path: "lost".into(), why: "it was lost".into() };
+        let members = match survivor {
+            Survivor::Fast => [here, gone],
+            Survivor::Slow => [gone, here],
+        };
+        let options = OpenOptions { degraded: true, ..OpenOptions::default() };
+        let opened = Engine::open_members(io, members, options).await;
+        opened.map(Some).map_err(|error| error.to_string())
     }
 
     async fn close(&self, volume: Engine) -> Result<(), String> {

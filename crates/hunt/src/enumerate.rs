@@ -15,12 +15,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use twin::{CacheLoss, CutPoint, Moment, Random, Simulation, Snapshot, mix};
 
+use crate::alone::Alone;
 use crate::failure::{Cut, Failure, Fall};
 use crate::oracle::Oracle;
 use crate::play::{Ended, Label, Machine};
 use crate::report::{Effort, Report};
 use crate::scenario::{Curtain, Scenario, Stage};
-use crate::subject::Subject;
+use crate::subject::{Subject, Survivor};
 use crate::watched::Watched;
 use crate::workload::Workload;
 
@@ -50,11 +51,13 @@ enum Then {
     CutAgain,
 }
 
-struct Hunt<'a, S: Subject> {
-    subject: &'a S,
+pub(crate) struct Hunt<'a, S: Subject> {
+    pub(crate) subject: &'a S,
     scenario: &'a Scenario<S::Volume>,
     effort: &'a Effort,
     cases: AtomicU64,
+    /// Given by the fast drive and by the slow one.
+    alone: Mutex<[Alone; 2]>,
     failures: Mutex<Vec<(u64, Failure)>>,
 }
 
@@ -69,6 +72,7 @@ pub fn enumerate<S: Subject>(
         scenario,
         effort,
         cases: AtomicU64::new(0),
+        alone: Mutex::default(),
         failures: Mutex::new(Vec::new()),
     };
     let operations = hunt.run();
@@ -78,6 +82,7 @@ pub fn enumerate<S: Subject>(
         scenario: scenario.name,
         operations,
         cases: hunt.cases.into_inner(),
+        alone: hunt.alone.into_inner().expect("no thread panicked"),
         failures: failures.into_iter().map(|(_, failure)| failure).take(FAILURES_MAX).collect(),
     }
 }
@@ -148,12 +153,18 @@ impl<S: Subject> Hunt<'_, S> {
         falls
     }
 
-    fn machine(&self, simulation: Simulation) -> Machine {
+    pub(crate) fn add_alone(&self, survivor: Survivor, seen: Alone) {
+        let alone = &mut self.alone.lock().expect("no panic")[survivor as usize];
+        alone.read += seen.read;
+        alone.lost += seen.lost;
+    }
+
+    pub(crate) fn machine(&self, simulation: Simulation) -> Machine {
         let [fast, slow] = simulation.drives()[..] else { panic!("a scenario has two drives") };
         Machine { simulation, fast, slow }
     }
 
-    fn record(&self, order: u64, cuts: Vec<Cut>, stage: &'static str, message: String) {
+    pub(crate) fn record(&self, order: u64, cuts: Vec<Cut>, stage: &'static str, message: String) {
         let (scenario, seed) = (self.scenario.name.to_string(), self.scenario.seed);
         let failure = Failure { scenario, seed, cuts, stage, message, trace: Vec::new() };
         self.failures.lock().expect("no panic").push((order, failure));
@@ -295,6 +306,11 @@ impl<S: Subject> Hunt<'_, S> {
                 oracle: rest.oracle.clone(),
                 made: rest.made,
             };
+            let alone =
+                self.effort.alone_every > 0 && case.is_multiple_of(self.effort.alone_every) && made;
+            if alone && !self.look_at_each_alone(order, &simulation, &rest.oracle, cut) {
+                return self.add_trace(start, order, point);
+            }
             let oracle = Rc::new(RefCell::new(rest.oracle.clone()));
             let clean = self.aftermath((order, case), &simulation, &oracle, made, vec![cut], then);
             if !clean {

@@ -8,6 +8,7 @@
 //! * [`Subject`] is what is attacked: the engine ([`Bimetal`], with its [`stories`]), or a volume
 //!   made wrong on purpose, to show that the hunt would notice.
 
+mod alone;
 mod bimetal;
 mod enumerate;
 mod failure;
@@ -22,6 +23,7 @@ mod subject;
 mod watched;
 mod workload;
 
+pub use alone::Alone;
 pub use bimetal::Bimetal;
 pub use enumerate::enumerate;
 pub use failure::{Cut, Failure, Fall};
@@ -30,6 +32,6 @@ pub use report::{Effort, Report};
 pub use scenario::{Curtain, Scenario, Stage};
 pub use sector::{SECTOR_BYTES, Value, identify, stamp};
 pub use stories::{deferred_mixture, endurance, mixture, stories};
-pub use subject::Subject;
+pub use subject::{Subject, Survivor};
 pub use watched::{Trouble, Watched};
 pub use workload::Workload;

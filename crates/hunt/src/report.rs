@@ -1,5 +1,6 @@
 //! How much of a scenario is tried, and what came of it.
 
+use crate::alone::Alone;
 use crate::failure::Failure;
 
 /// How much is tried.
@@ -13,13 +14,15 @@ pub struct Effort {
     pub relive_every: u64,
     /// Each `recut_every`-th case is also cut at every operation of its recovery; 0: none.
     pub recut_every: u64,
+    /// After each `alone_every`-th case each drive is also read alone, the other one lost; 0: none.
+    pub alone_every: u64,
     /// Threads.
     pub threads: usize,
 }
 
 impl Default for Effort {
     fn default() -> Effort {
-        Effort { stride: 1, seeds: 2, relive_every: 5, recut_every: 0, threads: 2 }
+        Effort { stride: 1, seeds: 2, relive_every: 5, recut_every: 0, alone_every: 5, threads: 2 }
     }
 }
 
@@ -32,6 +35,8 @@ pub struct Report {
     pub operations: u64,
     /// Recoveries compared with the oracle.
     pub cases: u64,
+    /// What the fast and the slow drive gave alone.
+    pub alone: [Alone; 2],
     /// What was found, first cut points first.
     pub failures: Vec<Failure>,
 }
@@ -45,5 +50,8 @@ impl Report {
         let text: Vec<String> = self.failures.iter().map(ToString::to_string).collect();
         assert!(text.is_empty(), "{} failures kept:\n{}", text.len(), text.join("\n"));
         println!("{}: {} operations, {} cases", self.scenario, self.operations, self.cases);
+        for (tier, Alone { read, lost }) in ["fast", "slow"].into_iter().zip(self.alone) {
+            println!("  the {tier} drive alone: {read} blocks read, {lost} lost");
+        }
     }
 }

@@ -2,6 +2,15 @@
 
 use io::{Device, Io, Volume};
 
+/// The drive that is left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Survivor {
+    /// The slow one is lost.
+    Fast,
+    /// The fast one is lost.
+    Slow,
+}
+
 /// Makes, opens, closes and checks volumes. Errors are sentences.
 #[allow(async_fn_in_trait)] // One thread per machine: futures need not be Send.
 pub trait Subject: Sync {
@@ -13,6 +22,16 @@ pub trait Subject: Sync {
 
     /// Opens the volume, after whatever has happened to its drives.
     async fn open(&self, io: &Io, fast: &Device, slow: &Device) -> Result<Self::Volume, String>;
+
+    /// Opens the volume with what is on one drive, the other one lost; `None` when it cannot.
+    async fn open_alone(
+        &self,
+        _io: &Io,
+        _survivor: Survivor,
+        _drive: &Device,
+    ) -> Result<Option<Self::Volume>, String> {
+        Ok(None)
+    }
 
     /// Ends it well. Everything written is durable then.
     async fn close(&self, volume: Self::Volume) -> Result<(), String>;

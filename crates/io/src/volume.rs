@@ -48,6 +48,8 @@ pub enum Place {
     Slow,
     /// In the landing log, not destaged yet.
     Log,
+    /// Lost with a drive that is gone, or damaged: reading it is an error.
+    Lost,
 }
 
 /// A run of bytes in one place.

@@ -31,6 +31,9 @@ pub struct AttachArguments {
     /// Refuse writes
     #[arg(long)]
     read_only: bool,
+    /// When a drive is gone, attach what the other one has, read-only
+    #[arg(long)]
+    degraded: bool,
     /// Block size of the device: 512, or 4096 to spare the volume rewriting parts of blocks
     #[arg(long, value_name = "BYTES", default_value = "512", value_parser = ["512", "4096"])]
     sector: String,
@@ -96,7 +99,7 @@ fn make_device(arguments: &AttachArguments, file: &Path) -> Result<Attached, Fai
     }
     let options = LoopOptions {
         sector_bytes: if arguments.sector == "4096" { 4096 } else { 512 },
-        read_only: arguments.read_only,
+        read_only: arguments.read_only || is_read_only(file),
         partitions: true,
     };
     let device = loop_device::attach(file, options)?;
@@ -107,6 +110,12 @@ fn make_device(arguments: &AttachArguments, file: &Path) -> Result<Attached, Fai
         );
     }
     Ok(attached(device.path, device.direct_io))
+}
+
+/// Whether the server serves the file read-only, as it does while a drive is gone.
+fn is_read_only(file: &Path) -> bool {
+    let opened = OpenOptions::new().write(true).open(file);
+    opened.is_err_and(|error| error.kind() == std::io::ErrorKind::ReadOnlyFilesystem)
 }
 
 /// Starts a server in the background and waits until it is ready; gives the volume's file.
@@ -136,6 +145,9 @@ fn start_server(
     command.arg("--background").arg("--fuse").arg(settings.mount_dir(&selection.name));
     if arguments.read_only {
         command.arg("--read-only");
+    }
+    if arguments.degraded {
+        command.arg("--degraded");
     }
     // The server works from the root directory, so that it keeps no file system busy.
     let mut child = command

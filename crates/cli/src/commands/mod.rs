@@ -10,6 +10,7 @@ pub mod import;
 pub mod iostat;
 pub mod lab;
 pub mod list;
+pub mod lost;
 pub mod scan;
 pub mod serve;
 pub mod set;

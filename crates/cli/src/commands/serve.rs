@@ -18,6 +18,7 @@ use crate::settings::Settings;
   bimetal serve vol0 --run 'nbdinfo $uri'         (serves while the command runs)
   bimetal serve vol0 --nbd tcp:0.0.0.0:10809 --tls-certificates /etc/pki/bimetal
   bimetal serve vol0 --fuse /mnt/vol0             (the volume is the file /mnt/vol0/vol0)
+  bimetal serve vol0 --degraded                   (a drive is gone: what can be read, read-only)
 
 Without --nbd and --fuse (and without sockets from a service manager) the volume is served on a unix
 socket in the runtime directory. --run sets $uri, $BIMETAL_FUSE_FILE and $BIMETAL_SIZE_BYTES.
@@ -46,6 +47,9 @@ pub struct ServeArguments {
     /// Refuse writes; nothing is written to the drives either
     #[arg(long)]
     read_only: bool,
+    /// When a drive is gone, serve what the other one has, read-only; nothing is written
+    #[arg(long)]
+    degraded: bool,
     /// Require TLS of NBD clients; the directory holds server-cert.pem, server-key.pem and, with
     /// --tls-verify-peer, ca-cert.pem
     #[arg(long, value_name = "DIR")]
@@ -92,6 +96,7 @@ pub fn run(arguments: &ServeArguments, settings: &Settings) -> Outcome {
         },
         read_only: arguments.read_only,
         durability: arguments.durability,
+        degraded: arguments.degraded,
         run: arguments.run.clone(),
         print_uri: arguments.print_uri,
         background: arguments.background,

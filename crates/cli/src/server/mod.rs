@@ -19,7 +19,7 @@ use std::process::Command;
 use std::rc::Rc;
 use std::task::Poll;
 
-use engine::{Engine, FlushMode, OpenOptions};
+use engine::{Engine, FlushMode, Member, OpenOptions};
 use export::Metered;
 use export::control::{self, ControlReply, ControlRequest, ControlServer};
 use export::nbd::NbdOptions;
@@ -35,10 +35,11 @@ use event::{Event, Events};
 pub use nbd_address::NbdAddress;
 pub use record::{ServerLock, ServerRecord};
 
+use crate::commands;
 use crate::failure::{Exit, Failure, OnPath, Outcome};
-use crate::in_use;
 use crate::selection::Selection;
 use crate::settings::Settings;
+use crate::volume_name::VolumeName;
 use crate::volume_status::{ServerStatus, VolumeStatus};
 
 /// How often a file that is in use is looked at again while stopping.
@@ -53,6 +54,8 @@ pub struct ServeOptions {
     pub read_only: bool,
     /// What flushes promise from now on; `None` leaves it as it is.
     pub durability: Option<FlushMode>,
+    /// Serve what is left when a drive is gone, read-only.
+    pub degraded: bool,
     /// A shell command to run while serving; the server ends with it.
     pub run: Option<String>,
     /// Print where clients find the volume.
@@ -73,7 +76,6 @@ pub struct Ready {
 /// Serves until stopped.
 pub fn serve(settings: &Settings, selection: &Selection, options: &ServeOptions) -> Outcome {
     options.doors.verify()?;
-    selection.verify_identity()?;
     let mut lock = ServerLock::take(settings, &selection.name)?;
     let mut record = ServerRecord {
         pid: std::process::id(),
@@ -137,20 +139,15 @@ impl Server {
         options: &ServeOptions,
     ) -> Result<Server, Failure> {
         let access = if options.read_only { Access::ReadOnly } else { Access::ReadWrite };
-        let open = |path: &PathBuf| {
-            kernel.open_device(path, access).map_err(|error| match in_use::lock_holder(path) {
-                Some(pid) => {
-                    Failure::refused(format!("{} is in use by process {pid}", path.display())).hint(
-                        "it may be served under another configuration directory; end that first",
-                    )
-                }
-                None => Failure::from(error),
-            })
+        let members = selection.open(kernel, access)?;
+        let rotational = match &members[1] {
+            Member::Here(slow) => slow.info().rotational == Some(true),
+            Member::Gone { .. } => false,
         };
-        let (fast, slow) = (open(&selection.fast)?, open(&selection.slow)?);
-        let rotational = slow.info().rotational == Some(true);
-        let open_options = OpenOptions { read_only: options.read_only };
-        let engine = Engine::open(io, &fast, &slow, open_options).await.map_err(Failure::failed)?;
+        let open_options = OpenOptions { read_only: options.read_only, degraded: options.degraded };
+        let opened = Engine::open_members(io, members, open_options).await;
+        let engine = opened.map_err(|error| refusal(&error, &selection.name))?;
+        let engine_read_only = engine.info().read_only;
         if let Some(mode) = options.durability
             && let Err(error) = engine.set_flush_mode(mode).await
         {
@@ -185,12 +182,12 @@ impl Server {
             volume,
             doors,
             describe: kernel.describe(),
-            read_only: options.read_only,
+            read_only: engine_read_only,
             ready_at_ns: Cell::new(io.now_ns()),
         })
     }
 
-    /// Opens the control socket: `status`, `set` and `stop`.
+    /// Opens the control socket: `status`, `lost`, `set` and `stop`.
     fn open_control(
         self: &Rc<Server>,
         kernel: &Kernel,
@@ -209,6 +206,14 @@ impl Server {
                         Ok(value) => ControlReply::Done(value),
                         Err(error) => ControlReply::failed("internal", error.to_string()),
                     },
+                    ("lost", Some(server)) => {
+                        let at = request.arguments.get("at").and_then(serde_json::Value::as_u64);
+                        let part = commands::lost::part(&server.engine, at.unwrap_or(0));
+                        match serde_json::to_value(part) {
+                            Ok(value) => ControlReply::Done(value),
+                            Err(error) => ControlReply::failed("internal", error.to_string()),
+                        }
+                    }
                     ("set", Some(server)) => server.set(&request).await,
                     ("stop", _) => {
                         // Room for far more than ever wait: this does not block.
@@ -292,6 +297,9 @@ impl Server {
         let name = &selection.name;
         eprintln!("bimetal: serving '{name}' ({size}) at {}{recovered}", doors.join(", "));
         eprintln!("bimetal: {}", self.describe);
+        if let Some(loss) = self.engine.status().loss {
+            eprintln!("bimetal: '{name}' is read-only, a drive is gone: {loss}");
+        }
         let status = format!("serving {name} ({size})");
         // Not started by a service manager: then nobody listens, which is no failure.
         let _ = sd_notify::notify(&[NotifyState::Ready, NotifyState::Status(&status)]);
@@ -328,6 +336,7 @@ impl Server {
                 Event::Stop => match command_pid.take() {
                     // It is told to end too, and its end is ours.
                     Some(pid) => terminate(pid),
+                    None if self.engine.status().loss.is_some() => return Ok(Exit::Degraded),
                     None => return Ok(Exit::Done),
                 },
             }
@@ -368,6 +377,23 @@ impl Server {
             }
             self.io.sleep(BUSY_PAUSE_NS).await;
         }
+    }
+}
+
+/// Why the volume was not opened, and what would override.
+fn refusal(error: &engine::Error, name: &VolumeName) -> Failure {
+    match error {
+        engine::Error::DriveGone { .. } => Failure::refused(error).hint(format!(
+            "bring the drive back and serve again. Until then 'bimetal serve {name} --degraded' \
+             serves what can be read, read-only; 'bimetal lost {name}' lists what cannot"
+        )),
+        engine::Error::Superblock { .. } | engine::Error::Device(_) => {
+            Failure::failed(error).hint(format!(
+                "'bimetal lost {name}' says what could be read without that drive, and \
+                 'bimetal serve {name} --degraded' serves it read-only"
+            ))
+        }
+        _ => Failure::failed(error),
     }
 }
 

@@ -3,6 +3,7 @@
 //! All integers are little-endian. Decoders take bytes nobody has checked: they return an error
 //! or `None`, never panic, and check identity, then version, then CRC, then fields.
 
+pub mod doubt_page;
 pub mod map_page;
 pub mod record;
 pub mod superblock;

@@ -27,7 +27,9 @@ const VERSION: u32 = 1;
 /// Features this version understands; an unknown incompatible one forbids opening, an unknown
 /// read-only-compatible one forbids writing.
 const INCOMPATIBLE_KNOWN: u64 = 0;
-const READ_ONLY_COMPATIBLE_KNOWN: u64 = 0;
+const READ_ONLY_COMPATIBLE_KNOWN: u64 = DOUBT_PAGE;
+/// The slow drive keeps a doubt page (`doubt_page.rs`); who writes the volume must keep it true.
+pub const DOUBT_PAGE: u64 = 1;
 
 const AT_MAGIC: usize = 0;
 const AT_VERSION: usize = AT_MAGIC + 16;
@@ -316,6 +318,11 @@ impl Superblock {
             && superblock.generation < 1 << 62
             && superblock.sequence < 1 << 62;
         sane.then_some(superblock)
+    }
+
+    /// Whether the slow drive keeps a doubt page.
+    pub fn has_doubt_page(&self) -> bool {
+        self.read_only_compatible & DOUBT_PAGE != 0
     }
 
     /// Whether a version that knows no more than this one may write the volume.

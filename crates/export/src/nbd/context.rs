@@ -1,7 +1,8 @@
 //! Metadata contexts: what `BLOCK_STATUS` can tell about a range.
 //!
 //! * `base:allocation`: bit 0 set for a hole, bit 1 for zeros (the protocol's own context).
-//! * `bimetal:tier`: where the range is now: 0 fast drive, 1 slow drive, 2 landing log, 3 hole.
+//! * `bimetal:tier`: where the range is now: 0 fast drive, 1 slow drive, 2 landing log, 3 hole,
+//!   4 lost (reading it is an error).
 //!
 //! Ids are fixed: 1 and 2. They are valid for one connection, as the protocol wants it.
 
@@ -48,6 +49,7 @@ impl Context {
             (Context::Tier, Place::Slow) => 1,
             (Context::Tier, Place::Log) => 2,
             (Context::Tier, Place::Hole) => 3,
+            (Context::Tier, Place::Lost) => 4,
         }
     }
 
