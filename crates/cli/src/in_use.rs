@@ -8,6 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::drive::{Drive, DriveKind, device_number, sysfs_of};
+use crate::failure::Failure;
 
 /// Everything that is known to use `drive`, in words.
 pub fn users(drive: &Drive) -> Vec<String> {
@@ -36,9 +37,28 @@ pub fn users(drive: &Drive) -> Vec<String> {
     users
 }
 
-/// The process that holds the lock which every bimetal server takes on its drives.
+/// What to say of a drive that somebody else has locked.
+pub fn refusal(path: &Path) -> Failure {
+    let holder = match lock_holder(path) {
+        Some(pid) => format!("process {pid}"),
+        None => "another program".to_owned(),
+    };
+    Failure::refused(format!("{} is in use by {holder}", path.display()))
+        .hint("it may be served under another configuration directory or name; end that first")
+}
+
+/// The process that holds the lock which every bimetal server takes on its drives, and on what is
+/// behind them where they are loop devices.
 pub fn lock_holder(path: &Path) -> Option<u32> {
     let facts = fs::metadata(path).ok()?;
+    holder_of_lock(&facts).or_else(|| {
+        let (_, _, backing) =
+            loop_devices().into_iter().find(|(_, number, _)| *number == facts.rdev())?;
+        holder_of_lock(&fs::metadata(backing).ok()?)
+    })
+}
+
+fn holder_of_lock(facts: &fs::Metadata) -> Option<u32> {
     let (major, minor) = (rustix::fs::major(facts.dev()), rustix::fs::minor(facts.dev()));
     let file = format!("{major:02x}:{minor:02x}:{}", facts.ino());
     let locks = fs::read_to_string("/proc/locks").ok()?;

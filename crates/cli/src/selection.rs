@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use engine::{Inspection, Member, Superblock};
 use io::ErrorKind;
+use rustix::io::Errno;
 use uring::{Access, Kernel};
 
 use crate::drive::Drive;
@@ -150,7 +151,10 @@ impl Selection {
                 Ok(_) => match kernel.open_device(path, access) {
                     Ok(device) => Member::Here(device),
                     Err(error) => match in_use::lock_holder(path) {
-                        Some(pid) => return Err(in_use_by(path, pid)),
+                        Some(_) => return Err(in_use::refusal(path)),
+                        None if error.errno == Errno::BUSY.raw_os_error() => {
+                            return Err(in_use::refusal(path));
+                        }
                         // No permission, or an odd kind of file: the drive is not gone.
                         None if !matches!(error.kind, ErrorKind::Io | ErrorKind::Disconnected) => {
                             return Err(error.into());
@@ -186,9 +190,4 @@ impl Selection {
         }
         self.refuse_strangers()
     }
-}
-
-fn in_use_by(path: &Path, pid: u32) -> Failure {
-    Failure::refused(format!("{} is in use by process {pid}", path.display()))
-        .hint("it may be served under another configuration directory; end that first")
 }

@@ -8,6 +8,9 @@ use std::fs;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
 use crate::failure::{Failure, OnPath};
 use crate::output::Output;
 use crate::volume_name::VolumeName;
@@ -42,6 +45,21 @@ impl Settings {
     /// Makes the configuration directory when it is missing.
     pub fn make_config_dir(&self) -> Result<(), Failure> {
         make_dir(&self.config_dir, 0o755).map_err(|failure| self.advise(failure))
+    }
+
+    /// Makes the configuration directory when it is missing, and keeps others that would change
+    /// the volumes in it out until the lock is dropped.
+    pub fn lock_config_dir(&self) -> Result<ConfigLock, Failure> {
+        self.make_config_dir()?;
+        let directory = fs::File::open(&self.config_dir).on_path("open", &self.config_dir)?;
+        match flock(&directory, FlockOperation::LockExclusive) {
+            // Network file systems without locks: there, as without this lock, drives are compared
+            // again once they are locked.
+            Ok(()) | Err(Errno::NOLCK | Errno::OPNOTSUPP | Errno::NOSYS) => {
+                Ok(ConfigLock { _directory: directory })
+            }
+            Err(error) => Err(std::io::Error::from(error)).on_path("lock", &self.config_dir),
+        }
     }
 
     /// Makes the runtime directory when it is missing; only its owner may look into it.
@@ -89,6 +107,13 @@ impl Settings {
     pub fn log_file(&self, name: &VolumeName) -> PathBuf {
         self.runtime_file(name, "log")
     }
+}
+
+/// While it lives, no other process adds volumes to the directory.
+#[derive(Debug)]
+pub struct ConfigLock {
+    /// The kernel unlocks it when it is closed, however the process ends.
+    _directory: fs::File,
 }
 
 fn make_dir(path: &Path, mode: u32) -> Result<(), Failure> {

@@ -4,6 +4,7 @@ mod support;
 
 use std::fs;
 use std::os::unix::fs::{FileExt, symlink};
+use std::process::Stdio;
 
 use support::*;
 
@@ -203,4 +204,34 @@ fn a_mounted_drive_is_refused_even_by_force() {
     place.bimetal(&words).expect(4, &["in use", "mounted at", "no flag overrides"]);
     mount.unmount();
     place.bimetal(&words[..6]).expect(4, &["ext2/3/4"]);
+}
+
+#[test]
+fn of_several_that_create_at_once_one_wins_and_the_others_are_refused() {
+    let place = Place::new();
+    for name in ["f", "s"] {
+        fs::File::create(place.path(name)).unwrap().set_len(256 << 20).unwrap();
+    }
+    let start = |config: String, name: String| {
+        let mut command = place.command();
+        command.args(["--config-dir", place.path(&config).to_str().unwrap(), "create", &name]);
+        command.args(["--fast", "f", "--slow", "s"]);
+        command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    // In one directory, and each in its own, where nothing but the drives can keep them apart.
+    let directories: [fn(usize) -> String; 2] = [|_| "conf".into(), |n| format!("conf{n}")];
+    for directory in directories {
+        let children: Vec<_> = (0..6).map(|n| start(directory(n), format!("v{}", n % 3))).collect();
+        let ends: Vec<_> = children.into_iter().map(|c| c.wait_with_output().unwrap()).collect();
+        let won = ends.iter().filter(|end| end.status.success()).count();
+        assert_eq!(won, 1, "{ends:#?}");
+        for end in ends.iter().filter(|end| !end.status.success()) {
+            assert_eq!(end.status.code(), Some(4), "{end:#?}");
+        }
+        place.bimetal(&["check", "--fast", "f", "--slow", "s"]).expect(0, &[]);
+        place.bimetal(&["destroy", "--yes", "--fast", "f", "--slow", "s"]).expect(0, &[]);
+        for name in ["v0", "v1", "v2"] {
+            let _ = fs::remove_file(place.path("conf").join(format!("{name}.toml")));
+        }
+    }
 }

@@ -59,6 +59,40 @@ fn a_volume_is_served_once_and_the_refusal_says_by_whom() {
 }
 
 #[test]
+fn a_volume_behind_loop_devices_is_not_served_beside_its_files() {
+    if !can_attach("a volume through its files and through loop devices of them") {
+        return;
+    }
+    let place = Place::new();
+    place.create("vol0", "256M", "1G");
+    let loops = ["vol0.fast", "vol0.slow"].map(|drive| {
+        let shown = must(tool("losetup").args(["--find", "--show"]).arg(place.path(drive)));
+        shown.trim().to_owned()
+    });
+    let by_loops = ["--fast", &loops[0], "--slow", &loops[1]];
+    // From another configuration directory, where the volume has no name by which to know it.
+    let other = place.path("other");
+    let elsewhere = ["--config-dir", other.to_str().unwrap()];
+    let server = place.serve(&["vol0"]);
+    let pid = server.child.id().to_string();
+    let said = place.bimetal(&[&elsewhere[..], &["serve"], &by_loops, &["--run", "true"]].concat());
+    said.expect(4, &["in use by process", &pid]);
+    let said = place.bimetal(&[&elsewhere[..], &["destroy", "--yes"], &by_loops].concat());
+    assert!(said.code != 0 && said.err.contains("in use"), "{said:?}");
+    let said = place.bimetal(&[&elsewhere[..], &["create", "vol1", "--force"], &by_loops].concat());
+    said.expect(4, &["in use"]);
+    server.stop();
+    let server = place.serve(&by_loops);
+    let by_files = ["serve", "--fast", "vol0.fast", "--slow", "vol0.slow", "--run", "true"];
+    place.bimetal(&[&elsewhere[..], &by_files].concat()).expect(4, &["in use"]);
+    server.stop();
+    for device in loops {
+        must(tool("losetup").arg("--detach").arg(device));
+    }
+    place.bimetal(&["check", "vol0"]).expect(0, &[]);
+}
+
+#[test]
 fn a_signal_closes_in_order_and_a_kill_does_not() {
     let place = Place::new();
     place.create("vol0", "256M", "1G");

@@ -1,7 +1,8 @@
 //! Opens a drive (a regular file or a block device), claims it, and finds its facts.
 //!
 //! * Exclusive: a file is locked with `flock` (shared for reading), a block device is opened with
-//!   `O_EXCL` and locked too, which also keeps udev from probing a disk in use.
+//!   `O_EXCL` and locked too, which also keeps udev from probing a disk in use. The kernel does not
+//!   tell a loop device from its file, so what is below a loop device is locked as well.
 //! * Direct: `O_DIRECT` where the file system allows it with sectors of at most 4096 bytes, else
 //!   through the page cache. Durability is the same; only the copy and the memory differ.
 //! * The size is fixed when it is opened and rounded down to whole sectors.
@@ -31,6 +32,9 @@ const SECTOR_BYTES_MAX: u32 = 4096;
 const LOCK_TRIES_MAX: u32 = 80;
 const LOCK_PAUSE: Duration = Duration::from_millis(25);
 
+/// Loop devices upon loop devices that are looked through: more than anybody stacks.
+const LOOPS_MAX: usize = 8;
+
 /// What a drive is opened for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
@@ -43,6 +47,8 @@ pub enum Access {
 /// An open drive. Closed, and its claim given up, when dropped.
 pub(crate) struct Drive {
     fd: OwnedFd,
+    /// What the drive stands on, locked like itself.
+    below: Vec<File>,
     pub(crate) file: FileRef,
     pub(crate) info: DeviceInfo,
     /// What the address of a buffer must be a multiple of, in bytes.
@@ -54,6 +60,9 @@ impl Drop for Drive {
         // Said, not left to the closing: a ring that is being torn down may hold the file open
         // for a moment longer, and the next opener should not find it locked.
         let _ = flock(&self.fd, FlockOperation::Unlock);
+        for file in &self.below {
+            let _ = flock(file, FlockOperation::Unlock);
+        }
     }
 }
 
@@ -98,6 +107,7 @@ impl Drive {
             return Err(IoError::new(ErrorKind::Io, message));
         }
         claim(&file, path, access)?;
+        let below = if block { claim_below(&metadata, path, access)? } else { Vec::new() };
         if block && access == Access::ReadWrite && is_read_only(&file) {
             let message = format!("{shown} is set read-only (blockdev --setrw, or open read-only)");
             return Err(IoError::new(ErrorKind::ReadOnly, message));
@@ -115,6 +125,7 @@ impl Drive {
         Ok(Drive {
             file: FileRef { fd: fd.as_raw_fd(), registered: None, block },
             fd,
+            below,
             info: DeviceInfo {
                 path: shown.to_string(),
                 size_bytes,
@@ -207,6 +218,26 @@ fn claim(file: &File, path: &Path, access: Access) -> Result<(), IoError> {
             Err(IoError::from_errno(e.raw_os_error(), context))
         }
     }
+}
+
+/// Locks what a loop device stands on, and what that stands on. Two servers, one on the file and
+/// one on a loop device of it, would destroy the volume, and neither `O_EXCL` nor a lock on the
+/// device itself keeps them apart.
+fn claim_below(device: &Metadata, path: &Path, access: Access) -> Result<Vec<File>, IoError> {
+    let mut below = Vec::new();
+    let mut device = device.clone();
+    while below.len() < LOOPS_MAX && device.file_type().is_block_device() {
+        let (major, minor) = (rustix::fs::major(device.rdev()), rustix::fs::minor(device.rdev()));
+        let Some(backing) = sysfs::loop_backing(major, minor) else { break };
+        // A file that is deleted, or out of sight for us, cannot be opened by its name by another
+        // server either.
+        let Ok(file) = File::open(&backing) else { break };
+        let Ok(facts) = file.metadata() else { break };
+        claim(&file, path, access)?;
+        device = facts;
+        below.push(file);
+    }
+    Ok(below)
 }
 
 fn is_read_only(file: &File) -> bool {

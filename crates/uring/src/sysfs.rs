@@ -31,3 +31,12 @@ pub(crate) fn physical_block_bytes(major: u32, minor: u32) -> Option<u64> {
 pub(crate) fn logical_block_bytes(major: u32, minor: u32) -> Option<u64> {
     number(major, minor, "logical_block_size")
 }
+
+/// What a loop device (or a partition of one) stands on: the path that it was given.
+pub(crate) fn loop_backing(major: u32, minor: u32) -> Option<PathBuf> {
+    let device = PathBuf::from(format!("/sys/dev/block/{major}:{minor}")).canonicalize().ok()?;
+    let name = "loop/backing_file";
+    let found = [device.join(name), device.parent()?.join(name)];
+    let text = found.iter().find_map(|path| std::fs::read_to_string(path).ok())?;
+    Some(PathBuf::from(text.trim_end_matches('\n')))
+}

@@ -11,6 +11,8 @@ use clap::{Args, ValueEnum};
 use engine::{Class, CreateOptions, FlushMode, Geometry, Inspection, Tier};
 use io::DeviceInfo;
 use io::units::{human_bytes, parse_bytes};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use serde::Serialize;
 use uring::{Access, Kernel, KernelOptions};
 
@@ -115,11 +117,19 @@ struct Candidate {
     empty: bool,
     /// What is to be wiped.
     findings: Vec<Finding>,
+    /// The volume it belonged to when it was examined.
+    membership: Option<String>,
     drive: Option<Drive>,
 }
 
 /// Runs the command.
 pub fn run(arguments: &CreateArguments, settings: &Settings) -> Outcome {
+    // Before the drives: a directory that cannot be made is the commonest failure. And two that
+    // create at once would each find the drives and the name free.
+    let _lock = match arguments.dry_run {
+        true => None,
+        false => Some(settings.lock_config_dir()?),
+    };
     check_name(arguments, settings)?;
     let fast = examine(Tier::Fast, &arguments.fast, arguments.force)?;
     let slow = examine(Tier::Slow, &arguments.slow, arguments.force)?;
@@ -171,6 +181,7 @@ fn examine(tier: Tier, argument: &DriveArgument, force: bool) -> Result<Candidat
             make: true,
             empty: false,
             findings: Vec::new(),
+            membership: None,
             drive: None,
         });
     }
@@ -185,6 +196,7 @@ fn examine(tier: Tier, argument: &DriveArgument, force: bool) -> Result<Candidat
                 make: false,
                 empty: true,
                 findings: Vec::new(),
+                membership: None,
                 drive: None,
             });
         }
@@ -238,6 +250,7 @@ fn examine(tier: Tier, argument: &DriveArgument, force: bool) -> Result<Candidat
         make: false,
         empty,
         findings,
+        membership: membership(&drive.path),
         drive: Some(drive),
     })
 }
@@ -288,22 +301,58 @@ impl Candidate {
         }
     }
 
+    /// Brings a file to its size. What is on a drive that has its size is wiped later, when the
+    /// drive is locked.
     fn prepare(&self) -> Result<(), Failure> {
+        let path = &self.path;
         if self.make {
-            return blank_file::make(&self.path, self.size_bytes);
+            return blank_file::make(path, self.size_bytes);
+        }
+        if !self.empty {
+            return Ok(());
+        }
+        let file = OpenOptions::new().write(true).open(path).on_path("open for writing", path)?;
+        if flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+            return Err(in_use::refusal(path));
+        }
+        self.still_as_examined()?;
+        file.set_len(0).on_path("empty", path)?;
+        file.set_len(self.size_bytes).on_path("resize", path)?;
+        file.sync_all().on_path("write to", path)
+    }
+
+    /// Refuses when somebody made a volume of the drive since it was examined. Called while the
+    /// drive is locked, so that this stays true.
+    fn still_as_examined(&self) -> Result<(), Failure> {
+        if self.make || membership(&self.path) == self.membership {
+            return Ok(());
+        }
+        let path = self.path.display();
+        Err(Failure::refused(format!("{path} was changed by another program just now"))
+            .hint("nothing was written to it; look again with 'bimetal scan'"))
+    }
+
+    /// Overwrites what was found.
+    fn wipe(&self) -> Result<(), Failure> {
+        if self.findings.is_empty() || self.empty {
+            return Ok(());
         }
         let path = &self.path;
         let file = OpenOptions::new().write(true).open(path).on_path("open for writing", path)?;
-        if self.empty {
-            file.set_len(0).on_path("empty", path)?;
-            file.set_len(self.size_bytes).on_path("resize", path)?;
-        } else {
-            for finding in &self.findings {
-                file.write_all_at(&vec![0; finding.length as usize], finding.at)
-                    .on_path("wipe what was found on", path)?;
-            }
+        for finding in &self.findings {
+            file.write_all_at(&vec![0; finding.length as usize], finding.at)
+                .on_path("wipe what was found on", path)?;
         }
         file.sync_all().on_path("write to", path)
+    }
+}
+
+/// Which volume a drive belongs to, in words to compare; `None` when to none.
+fn membership(path: &Path) -> Option<String> {
+    match members::read(path) {
+        Ok(Inspection::Member(superblock)) => Some(superblock.volume_id.to_string()),
+        Ok(Inspection::NotAMember) => None,
+        Err(failure) => Some(failure.message),
     }
 }
 
@@ -315,11 +364,9 @@ fn carry_out(
     fast: &Candidate,
     slow: &Candidate,
 ) -> Result<String, Failure> {
-    // Before the drives: a directory that cannot be made is the commonest failure.
-    settings.make_config_dir()?;
     let mut made = Vec::new();
     let created = prepare_all([fast, slow], &mut made)
-        .and_then(|()| format_drives(options, &fast.path, &slow.path))
+        .and_then(|()| format_drives(options, fast, slow))
         .and_then(|volume| {
             let file = VolumeFile {
                 name: arguments.name.clone(),
@@ -349,10 +396,30 @@ fn prepare_all<'a>(drives: [&'a Candidate; 2], made: &mut Vec<&'a Path>) -> Resu
     Ok(())
 }
 
-fn format_drives(options: CreateOptions, fast: &Path, slow: &Path) -> Result<String, Failure> {
+fn format_drives(
+    options: CreateOptions,
+    fast: &Candidate,
+    slow: &Candidate,
+) -> Result<String, Failure> {
     let (io, kernel) = Kernel::start(KernelOptions::default())?;
-    let fast = kernel.open_device(fast, Access::ReadWrite)?;
-    let slow = kernel.open_device(slow, Access::ReadWrite)?;
+    let open = |candidate: &Candidate| {
+        let device = kernel.open_device(&candidate.path, Access::ReadWrite).map_err(|error| {
+            match error.errno == Errno::BUSY.raw_os_error() {
+                true => in_use::refusal(&candidate.path),
+                false => error.into(),
+            }
+        })?;
+        match candidate.empty {
+            // Emptied, so it is a member of nothing; if it is, it was made one since.
+            true if membership(&candidate.path).is_some() => Err(in_use::refusal(&candidate.path)),
+            true => Ok(device),
+            false => candidate.still_as_examined().map(|()| device),
+        }
+    };
+    let (fast_device, slow_device) = (open(fast)?, open(slow)?);
+    fast.wipe()?;
+    slow.wipe()?;
+    let (fast, slow) = (fast_device, slow_device);
     let bar = progress::bar("creating");
     let tell = |done: u64, total: u64| {
         bar.set_length(total);

@@ -9,6 +9,7 @@ use crate::{on_both, start};
 on_both!(
     a_block_device_keeps_what_was_written,
     a_block_device_in_use_is_refused,
+    a_loop_device_and_its_file_keep_each_other_out,
     a_block_device_set_read_only_is_refused,
     a_block_device_with_large_sectors_says_so,
 );
@@ -44,6 +45,23 @@ fn a_block_device_in_use_is_refused(backend: Backend) {
     let error = kernel.open_device(&disk.path, Access::ReadWrite).err().expect("it is in use");
     assert!(error.message.contains("in use"), "{error}");
     assert!(error.message.contains(&disk.path.display().to_string()), "{error}");
+}
+
+fn a_loop_device_and_its_file_keep_each_other_out(backend: Backend) {
+    let Some(disk) = Loop::new(1 << 20, &[]) else { return };
+    let Some(upon) = disk.stack() else { return };
+    let file = disk.file();
+    // What is between them is kept by the kernel for the device upon it.
+    let paths = [file.as_path(), upon.path.as_path()];
+    for (number, path) in paths.into_iter().enumerate() {
+        let (_io, kernel) = start(backend);
+        let _first = kernel.open_device(path, Access::ReadWrite).unwrap();
+        for other in paths.into_iter().enumerate().filter(|(n, _)| *n != number).map(|(_, p)| p) {
+            let error = kernel.open_device(other, Access::ReadWrite).err();
+            let error = error.unwrap_or_else(|| panic!("{path:?} is open, and so is {other:?}"));
+            assert!(error.message.contains("in use"), "{error}");
+        }
+    }
 }
 
 fn a_block_device_set_read_only_is_refused(backend: Backend) {

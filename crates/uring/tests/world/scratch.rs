@@ -29,7 +29,7 @@ impl Scratch {
 /// A block device over a file. Taken down when dropped.
 pub struct Loop {
     pub path: PathBuf,
-    _file: Scratch,
+    file: Option<Scratch>,
 }
 
 impl Loop {
@@ -39,7 +39,19 @@ impl Loop {
         let mut command = Command::new("losetup");
         command.args(["--find", "--show"]).args(arguments).arg(file.path());
         let path = run(command)?;
-        Some(Loop { path: PathBuf::from(path.trim()), _file: file })
+        Some(Loop { path: PathBuf::from(path.trim()), file: Some(file) })
+    }
+
+    /// The file it stands on.
+    pub fn file(&self) -> PathBuf {
+        self.file.as_ref().expect("it stands on a file").path()
+    }
+
+    /// A loop device upon this one; must be dropped before it.
+    pub fn stack(&self) -> Option<Loop> {
+        let mut command = Command::new("losetup");
+        command.args(["--find", "--show"]).arg(&self.path);
+        Some(Loop { path: PathBuf::from(run(command)?.trim()), file: None })
     }
 }
 
