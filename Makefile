@@ -2,8 +2,9 @@
 
 ROUNDS ?= 50
 SECONDS ?= 60
+MINUTES ?= 60
 
-.PHONY: help setup build run test check crash fuzz damage bench clean
+.PHONY: help setup build run test hunt check crash fuzz damage bench clean
 
 help: ## what there is
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -17,8 +18,12 @@ build: ## the release binary, target/release/bimetal
 run: setup build ## fuse two file-backed drives under ./run, fill them with a real tree, restart, verify
 	@cargo x demo
 
-test: setup ## every test
+test: setup ## every test, and every canary
 	cargo test --workspace --locked
+	@cargo x canaries
+
+hunt: build ## attack simulated volumes for MINUTES (default 60) on all cores, until something is found
+	target/release/bimetal hunt --minutes $(MINUTES) --until-failure
 
 check: setup ## the whole gate: format, lints, docs, tidiness, tests
 	@cargo x check

@@ -1,6 +1,7 @@
 //! `cargo x`: the commands of people who work on bimetal.
 
 mod bench;
+mod canaries;
 mod check;
 mod demo;
 mod fuzz;
@@ -26,6 +27,8 @@ enum Verb {
     Check,
     /// What no compiler checks: file headers, arrows between rooms, licences, banned words
     Tidy,
+    /// Hunt engines that are wrong on purpose; fails unless every one is caught
+    Canaries(canaries::CanariesArguments),
     /// Fuse two file-backed drives under ./run, fill them with a real tree, restart, verify
     Demo(demo::DemoArguments),
     /// Measure the NBD door beside nbdkit and qemu-nbd
@@ -38,6 +41,7 @@ fn main() -> ExitCode {
     let outcome = match CommandLine::parse().verb {
         Verb::Check => check::run(),
         Verb::Tidy => tidy::run(),
+        Verb::Canaries(arguments) => canaries::run(&arguments),
         Verb::Demo(arguments) => demo::run(&arguments),
         Verb::Bench(arguments) => bench::run(&arguments),
         Verb::Fuzz(arguments) => fuzz::run(&arguments),

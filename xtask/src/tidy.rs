@@ -25,6 +25,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "bimetal-twin",
             "bimetal-export",
             "bimetal-lab",
+            "bimetal-hunt",
         ],
     ),
     ("xtask", &[]),

@@ -76,6 +76,7 @@ enum Verb {
     Export(commands::export::ExportArguments),
     Import(commands::import::ImportArguments),
     Scan(commands::scan::ScanArguments),
+    Hunt(commands::hunt::HuntArguments),
     Destroy(commands::destroy::DestroyArguments),
     Lab(commands::lab::LabArguments),
 }
@@ -96,6 +97,7 @@ impl Verb {
             Verb::Export(_) => "export",
             Verb::Import(_) => "import",
             Verb::Scan(_) => "scan",
+            Verb::Hunt(_) => "hunt",
             Verb::Destroy(_) => "destroy",
             Verb::Lab(_) => "lab",
         }
@@ -116,6 +118,7 @@ impl Verb {
             Verb::Export(arguments) => commands::export::run(arguments, settings),
             Verb::Import(arguments) => commands::import::run(arguments, settings),
             Verb::Scan(arguments) => commands::scan::run(arguments, settings),
+            Verb::Hunt(arguments) => commands::hunt::run(arguments, settings),
             Verb::Destroy(arguments) => commands::destroy::run(arguments, settings),
             Verb::Lab(arguments) => commands::lab::run(arguments, settings),
         }

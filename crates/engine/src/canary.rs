@@ -80,8 +80,6 @@ mod cage {
         RecordUnchecked,
         /// The CRC of a fresh slot is not looked at.
         FreshUnchecked,
-        /// A page that has a change gets an older one on top.
-        ReplayOverPage,
         /// The changes of a record are replayed last to first.
         ReplayBackwards,
         /// Replay goes on behind a record whose data is missing.
@@ -114,8 +112,6 @@ mod cage {
         MoveNotFlushed,
         /// A move is recorded though the extent was replaced meanwhile.
         MoveOverReplaced,
-        /// A home that is being written is moved.
-        MoveUnderWriter,
         /// A trim leaves the extent's blocks in the log.
         TrimForgetsLog,
         /// A zeroed part of an extent still reads its home.
@@ -124,8 +120,6 @@ mod cage {
         FreshForgetsLog,
         /// A read does not wait for the record that it needs.
         ReadBeforeWritten,
-        /// A write is done before its record is written.
-        WriteBeforeRecord,
         /// Unaligned writes to the same block do not take turns.
         UnalignedTogether,
         /// A failed flush is reported and forgotten.

@@ -143,12 +143,20 @@ async fn check_pages(
         let count = PAGES_PER_READ.min(geometry.map_pages() - page);
         let buf = io.pool().take(count as usize * 2 * PAGE_BYTES);
         let position = geometry.map_page_position(drive.tier(), page, 0);
-        let (buf, outcome) = drive.read(position, buf).await;
-        outcome?;
-        for (n, bytes) in buf.chunks_exact(PAGE_BYTES).enumerate() {
+        let (mut buf, outcome) = drive.read(position, buf).await;
+        for (n, bytes) in buf.chunks_exact_mut(PAGE_BYTES).enumerate() {
             let (number, copy) = (page + n as u64 / 2, n % 2);
+            let mut readable = true;
+            if outcome.is_err() {
+                // Somewhere in this stretch is a sector that cannot be read: which copies are left?
+                let position = geometry.map_page_position(drive.tier(), number, copy as u64);
+                let (one, outcome) = drive.read(position, io.pool().take(PAGE_BYTES)).await;
+                bytes.copy_from_slice(&one);
+                readable = outcome.is_ok();
+            }
+            let found = if readable { examine(bytes, tag, number) } else { PageCopy::Bad };
             let newest = &mut newest[number as usize];
-            match (examine(bytes, tag, number), *newest) {
+            match (found, *newest) {
                 (PageCopy::Blank, _) | (PageCopy::Valid(_), PageCopy::Bad) => {}
                 (PageCopy::Valid(one), PageCopy::Valid(other)) if one < other => {}
                 (PageCopy::Valid(lsn), _) => *newest = PageCopy::Valid(lsn),
@@ -156,8 +164,9 @@ async fn check_pages(
                     *newest = PageCopy::Bad;
                     bad += 1;
                     if bad <= FINDINGS_MAX {
+                        let what = if readable { "is damaged or torn" } else { "cannot be read" };
                         report.repairable.push(format!(
-                            "map page {number}, copy {copy}, of {} is damaged or torn",
+                            "map page {number}, copy {copy}, of {} {what}",
                             drive.info().path
                         ));
                     }

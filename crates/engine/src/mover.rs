@@ -113,8 +113,7 @@ fn find_victim(state: &mut State) -> Option<ExtentId> {
 fn push_move(state: &mut State, moves: &mut Vec<Move>, extent: ExtentId, to: Tier) -> bool {
     let mapping = state.map.get(extent);
     let Some(source) = mapping.home() else { return false };
-    let written = state.guards.home_written(extent) && !canary!(MoveUnderWriter);
-    if mapping.moving() || written || source.tier == to {
+    if mapping.moving() || state.guards.home_written(extent) || source.tier == to {
         return false;
     }
     let Some(target) = state.take_slot(to) else { return false };

@@ -213,9 +213,7 @@ pub(crate) async fn write_blocks(
         buf = joined;
     }
     let mut result = settled.map(|end| log_end = log_end.max(end));
-    if let Some(end) = log_end
-        && !canary!(WriteBeforeRecord)
-    {
+    if let Some(end) = log_end {
         result = result.and(shared.log_written(end).await);
     }
     (buf, result)

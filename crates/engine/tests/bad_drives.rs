@@ -408,3 +408,19 @@ fn a_read_only_volume_writes_nothing_at_all() {
         engine.close().await.unwrap();
     });
 }
+
+#[test]
+fn a_map_page_that_one_drive_cannot_read_is_reported_by_check_and_does_not_end_it() {
+    let rig = filled(41);
+    for id in [rig.fast, rig.slow] {
+        rig.simulation.set_unreadable(id, MIB..MIB + 512);
+        let report = rig.run(|io, fast, slow| async move {
+            engine::check(&io, &fast, &slow, &|_, _| ()).await.unwrap()
+        });
+        assert_eq!(report.errors, Vec::<String>::new());
+        let told = "map page 0, copy 0";
+        let named = |text: &&String| text.contains(told) && text.contains("cannot be read");
+        assert!(report.repairable.iter().any(|text| named(&text)), "{report:?}");
+        rig.simulation.clear_faults();
+    }
+}

@@ -8,30 +8,50 @@
 //! * [`Subject`] is what is attacked: the engine ([`Bimetal`], with its [`stories`]), or a volume
 //!   made wrong on purpose, to show that the hunt would notice.
 
+mod account;
 mod alone;
+#[cfg(feature = "canaries")]
+mod aviary;
 mod bimetal;
+mod campaign;
 mod enumerate;
 mod failure;
 mod history;
+mod journal;
 mod oracle;
 mod play;
+mod player;
 mod report;
 mod scenario;
 mod sector;
+mod shrink;
+mod steps;
 mod stories;
 mod subject;
+mod swarm;
+mod tally;
+mod trial;
 mod watched;
 mod workload;
 
 pub use alone::Alone;
+#[cfg(feature = "canaries")]
+pub use aviary::{Caught, hunt_canary};
 pub use bimetal::Bimetal;
+pub use campaign::{Bag, Campaign, Kill};
 pub use enumerate::enumerate;
 pub use failure::{Cut, Failure, Fall};
 pub use oracle::{BLOCK_BYTES, Deed, Flushing, Oracle, Reading};
+pub use player::Wrong;
 pub use report::{Effort, Report};
 pub use scenario::{Curtain, Scenario, Stage};
 pub use sector::{SECTOR_BYTES, Value, identify, stamp};
+pub use shrink::{Shrunk, shrink};
+pub use steps::Step;
 pub use stories::{deferred_mixture, endurance, mixture, stories};
 pub use subject::{Subject, Survivor};
+pub use swarm::{Allowed, Found, run};
+pub use tally::Tally;
+pub use trial::{Damage, End, Life, Mischief, Phase, Setting, Trial};
 pub use watched::{Trouble, Watched};
 pub use workload::Workload;

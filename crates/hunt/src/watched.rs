@@ -10,7 +10,8 @@ use std::rc::Rc;
 use io::{Durability, Io, IoError, Volume, ZeroMode};
 use twin::Random;
 
-use crate::oracle::{Deed, Oracle};
+use crate::journal::Journal;
+use crate::oracle::{BLOCK_BYTES, Deed, Oracle};
 use crate::sector::{SECTOR_BYTES, stamp};
 
 /// Bytes that a look at the whole volume reads at once.
@@ -19,9 +20,9 @@ const CHUNK_BYTES: u64 = 128 << 10;
 /// Chunks that were never written and are looked at all the same.
 const UNTOUCHED_MAX: u64 = 4;
 
-/// Chunks with nothing uncertain in them that are looked at. Each look draws others, so thousands
-/// of looks at a full volume see all of it without any one of them reading all of it.
-const CERTAIN_MAX: usize = 64;
+/// Chunks with nothing uncertain in them that are looked at as a whole. Of all others one block is:
+/// what goes wrong with a place goes wrong with all of it, as a rule, and each look draws others.
+const CERTAIN_MAX: usize = 8;
 
 /// What went wrong with a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,12 +48,27 @@ pub struct Watched<V> {
     io: Io,
     volume: V,
     oracle: Rc<RefCell<Oracle>>,
+    client: Option<usize>,
+    journal: Option<Journal>,
 }
 
 impl<V: Volume + Clone> Watched<V> {
     /// Watches `volume`, of which `oracle` knows the past.
     pub fn new(io: &Io, volume: V, oracle: Rc<RefCell<Oracle>>) -> Watched<V> {
-        Watched { io: io.clone(), volume, oracle }
+        Watched { io: io.clone(), volume, oracle, client: None, journal: None }
+    }
+
+    /// Has all requests noted in `journal` from now on.
+    #[must_use]
+    pub fn noting(mut self, journal: Option<Journal>) -> Watched<V> {
+        self.journal = journal;
+        self
+    }
+
+    /// The same volume as client `number` uses it.
+    #[must_use]
+    pub fn for_client(&self, number: usize) -> Watched<V> {
+        Watched { client: Some(number), ..self.clone() }
     }
 
     /// The executor.
@@ -74,7 +90,12 @@ impl<V: Volume + Clone> Watched<V> {
         let write = self.oracle.borrow_mut().begin_write(Deed::Data, at, length, forced);
         let mut buf = self.io.pool().take(length as usize);
         stamp(&mut buf, write, at / SECTOR_BYTES as u64);
+        let note = self.note(|| {
+            let how = if forced { ", durable" } else { "" };
+            format!("write {write}: {length} bytes at {at}{how}")
+        });
         let (_, outcome) = self.volume.write(at, buf, how).await;
+        self.noted(note, &outcome);
         self.ended(write, outcome)
     }
 
@@ -87,15 +108,17 @@ impl<V: Volume + Clone> Watched<V> {
         let mut buf = self.io.pool().take(length as usize);
         // What the buffer held before must not pass for an answer.
         buf.fill(0xa5);
+        let note = self.note(|| format!("read {length} bytes at {at}"));
         let (buf, outcome) = self.volume.read(at, buf).await;
-        let mut oracle = self.oracle.borrow_mut();
-        match outcome {
-            Ok(()) => oracle.check_read(reading, at, &buf).map_err(Trouble::Lie),
+        let checked = match outcome {
+            Ok(()) => self.oracle.borrow_mut().check_read(reading, at, &buf).map_err(Trouble::Lie),
             Err(error) => {
-                oracle.drop_read(reading);
+                self.oracle.borrow_mut().drop_read(reading);
                 Err(Trouble::Refused(error))
             }
-        }
+        };
+        self.noted(note, &checked);
+        checked
     }
 
     /// Flushes.
@@ -104,7 +127,10 @@ impl<V: Volume + Clone> Watched<V> {
     /// When the volume refuses.
     pub async fn flush(&self) -> Result<(), Trouble> {
         let flushing = self.oracle.borrow_mut().begin_flush();
-        self.volume.flush().await.map_err(Trouble::Refused)?;
+        let note = self.note(|| "flush".into());
+        let outcome = self.volume.flush().await;
+        self.noted(note, &outcome);
+        outcome.map_err(Trouble::Refused)?;
         self.oracle.borrow_mut().end_flush(flushing);
         Ok(())
     }
@@ -116,7 +142,12 @@ impl<V: Volume + Clone> Watched<V> {
     pub async fn trim(&self, at: u64, length: u64, how: Durability) -> Result<(), Trouble> {
         let forced = how == Durability::Durable;
         let write = self.oracle.borrow_mut().begin_write(Deed::Trim, at, length, forced);
+        let note = self.note(|| {
+            let how = if forced { ", durable" } else { "" };
+            format!("write {write}: trim {length} bytes at {at}{how}")
+        });
         let outcome = self.volume.trim(at, length, how).await;
+        self.noted(note, &outcome);
         self.ended(write, outcome)
     }
 
@@ -133,7 +164,12 @@ impl<V: Volume + Clone> Watched<V> {
     ) -> Result<(), Trouble> {
         let forced = how == Durability::Durable;
         let write = self.oracle.borrow_mut().begin_write(Deed::Zeroes, at, length, forced);
+        let note = self.note(|| {
+            let how = if forced { ", durable" } else { "" };
+            format!("write {write}: zeros ({mode:?}), {length} bytes at {at}{how}")
+        });
         let outcome = self.volume.write_zeroes(at, length, mode, how).await;
+        self.noted(note, &outcome);
         self.ended(write, outcome)
     }
 
@@ -143,6 +179,14 @@ impl<V: Volume + Clone> Watched<V> {
     /// # Errors
     /// When the volume refuses, or what it gives cannot be true.
     pub async fn look_after_cut(&self, random: &mut Random) -> Result<(), Trouble> {
+        self.look(random, false).await
+    }
+
+    /// As [`Watched::look_after_cut`]; `patient`: what cannot be read is passed over.
+    ///
+    /// # Errors
+    /// When the volume refuses, or what it gives cannot be true.
+    pub async fn look(&self, random: &mut Random, patient: bool) -> Result<(), Trouble> {
         let size_bytes = self.volume.info().size_bytes;
         let mut certain = Vec::new();
         let mut ranges = Vec::new();
@@ -150,7 +194,10 @@ impl<V: Volume + Clone> Watched<V> {
             if is_certain { &mut certain } else { &mut ranges }.push(range);
         }
         while certain.len() > CERTAIN_MAX {
-            certain.swap_remove(random.below(certain.len() as u64) as usize);
+            let range = certain.swap_remove(random.below(certain.len() as u64) as usize);
+            let end = range.end.min(size_bytes);
+            let at = range.start + random.below((end - range.start) / BLOCK_BYTES) * BLOCK_BYTES;
+            ranges.push(at..at + BLOCK_BYTES);
         }
         ranges.extend(certain);
         for _ in 0..UNTOUCHED_MAX {
@@ -168,6 +215,9 @@ impl<V: Volume + Clone> Watched<V> {
             let mut buf = self.io.pool().take(length as usize);
             buf.fill(0xa5);
             let (buf, outcome) = self.volume.read(start, buf).await;
+            if outcome.is_err() && patient {
+                continue;
+            }
             outcome.map_err(Trouble::Refused)?;
             let checked = self.oracle.borrow_mut().check_after_cut(start, &buf);
             checked.map_err(Trouble::Lie)?;
@@ -212,6 +262,21 @@ impl<V: Volume + Clone> Watched<V> {
         oracle.end_flush(begun);
         oracle.defer(bound_ns);
         Ok(())
+    }
+
+    fn note(&self, what: impl FnOnce() -> String) -> Option<usize> {
+        let journal = self.journal.as_ref()?;
+        Some(journal.begin(self.client, what(), self.io.now_ns()))
+    }
+
+    fn noted<E: fmt::Display>(&self, note: Option<usize>, outcome: &Result<(), E>) {
+        if let (Some(journal), Some(note)) = (&self.journal, note) {
+            let how = match outcome {
+                Ok(()) => "done".into(),
+                Err(error) => error.to_string().lines().next().unwrap_or_default().to_owned(),
+            };
+            journal.end(note, self.io.now_ns(), how);
+        }
     }
 
     fn ended(&self, write: u32, outcome: Result<(), IoError>) -> Result<(), Trouble> {

@@ -112,6 +112,11 @@ impl Cache {
         self.journal.len()
     }
 
+    /// These changes, oldest first.
+    pub fn volatile(&self) -> impl Iterator<Item = &Change> {
+        self.journal.iter().map(|pending| &pending.change)
+    }
+
     /// Makes the changes up to `sequence` durable.
     pub fn settle(&mut self, sequence: u64) {
         let covered = self.journal.partition_point(|pending| pending.sequence <= sequence);

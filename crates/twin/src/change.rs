@@ -5,6 +5,7 @@
 //! * A trim leaves each block it covers old, zero or garbage, decided by the change's salt and
 //!   the block number: the same wherever and whenever it is applied.
 
+use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -49,6 +50,29 @@ impl Change {
             Piece { block, bytes, content }
         });
         Change::Write(pieces.collect())
+    }
+
+    /// In words, how much of it `medium` shows, in units of `unit_bytes`. What a later change covers
+    /// is not told apart from what was lost.
+    pub fn left_in(&self, medium: &Medium, unit_bytes: usize) -> String {
+        let Change::Write(pieces) = self else { return "done or not".into() };
+        let (mut there, mut all) = (0, 0);
+        for Piece { block, bytes, content } in pieces {
+            let mut start = bytes.start;
+            while start < bytes.end {
+                let end = ((start / unit_bytes + 1) * unit_bytes).min(bytes.end);
+                let mut found = vec![0; end - start];
+                medium.read(block * BLOCK_BYTES as u64 + start as u64, &mut found);
+                there += usize::from(found == content[start..end]);
+                all += 1;
+                start = end;
+            }
+        }
+        match there {
+            0 => "lost".into(),
+            _ if there == all => "kept".into(),
+            _ => format!("torn, {there} of {all} units of {unit_bytes} bytes are there"),
+        }
     }
 
     /// Bytes of memory it holds.
@@ -146,6 +170,26 @@ impl Change {
         }
         // One piece per change: a change's pieces lie in different blocks.
         left.into_iter().map(|piece| Change::Write(vec![piece])).collect()
+    }
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Change::Write(pieces) => {
+                let at = pieces
+                    .first()
+                    .map_or(0, |piece| piece.block * BLOCK_BYTES as u64 + piece.bytes.start as u64);
+                let length: usize = pieces.iter().map(|piece| piece.bytes.len()).sum();
+                write!(f, "Write at {at} length {length}")
+            }
+            Change::Zero(range) => {
+                write!(f, "WriteZeroes at {} length {}", range.start, range.end - range.start)
+            }
+            Change::Trim { range, .. } => {
+                write!(f, "Trim at {} length {}", range.start, range.end - range.start)
+            }
+        }
     }
 }
 

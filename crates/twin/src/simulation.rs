@@ -194,12 +194,26 @@ impl Simulation {
         let mut state = self.state.borrow_mut();
         state.fail_power();
         let stranded = std::mem::take(&mut state.stranded);
+        let keeps_text = state.trace.keeps_text();
+        let mut fates = Vec::new();
         for (index, drive) in state.drives.iter_mut().enumerate() {
             let in_flight = stranded.get(index).map_or(&[][..], Vec::as_slice);
             let unit_bytes = drive.spec.atomic_write_bytes as usize;
+            let completed: Vec<Change> =
+                if keeps_text { drive.cache.volatile().cloned().collect() } else { Vec::new() };
             drive.cache.cut(in_flight, loss.for_drive(index as u64), unit_bytes);
             drive.reset();
+            if keeps_text {
+                let of = |change: &Change, state| {
+                    let fate = change.left_in(drive.cache.current(), unit_bytes);
+                    format!("fate of a change: drive {index} {change}, {state}: {fate}")
+                };
+                fates.extend(completed.iter().map(|change| of(change, "completed")));
+                fates.extend(in_flight.iter().map(|change| of(change, "in flight")));
+            }
         }
+        let now_ns = state.now_ns;
+        fates.iter().for_each(|fate| state.trace.note(now_ns, fate));
         // The old executor must not go on when power is back.
         state.boot += 1;
         state.powered = true;

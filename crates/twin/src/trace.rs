@@ -17,6 +17,18 @@ impl Trace {
         }
     }
 
+    /// Whether text is kept.
+    pub(crate) fn keeps_text(&self) -> bool {
+        self.lines.is_some()
+    }
+
+    /// A line for those who read, which is not part of the fingerprint.
+    pub(crate) fn note(&mut self, now_ns: u64, text: &str) {
+        if let Some(lines) = &mut self.lines {
+            lines.push(format!("{now_ns} {text}"));
+        }
+    }
+
     pub(crate) fn hash(&self) -> u64 {
         self.hash
     }

@@ -6,6 +6,7 @@ pub mod create;
 pub mod destroy;
 pub mod detach;
 pub mod export;
+pub mod hunt;
 pub mod import;
 pub mod iostat;
 pub mod lab;
