@@ -18,9 +18,8 @@ build: ## the release binary, target/release/bimetal
 run: setup build ## fuse two file-backed drives under ./run, fill them with a real tree, restart, verify
 	@cargo x demo
 
-test: setup ## every test, and every canary
+test: setup ## every test
 	cargo test --workspace --locked
-	@cargo x canaries
 
 hunt: build ## attack simulated volumes for MINUTES (default 60) on all cores, until something is found
 	target/release/bimetal hunt --minutes $(MINUTES) --until-failure

@@ -17,11 +17,6 @@ pub struct CanariesArguments {
     names: Vec<String>,
 }
 
-/// Runs all, as the gate does.
-pub fn run_all() -> Outcome {
-    run(&CanariesArguments { seconds: SECONDS, names: Vec::new() })
-}
-
 /// Runs them; the last line says how many of how many were caught.
 pub fn run(arguments: &CanariesArguments) -> Outcome {
     let mut hunt = shell::command("cargo");
