@@ -92,6 +92,13 @@ fn a_device_in_use_is_not_taken_away() {
     // A second attach gives the same device.
     let again = place.bimetal(&["attach", "v"]);
     assert_eq!(Path::new(again.out.trim()), attachment.device);
+    let said = place.bimetal(&["--json", "attach", "v", "--sector", "512"]).json();
+    assert_eq!((&said["read_only"], &said["sector_bytes"]), (&false.into(), &512.into()), "{said}");
+    // One that is not as it was asked for is not given.
+    for other in [&["--read-only"][..], &["--sector", "4096"]] {
+        let said = place.bimetal(&[&["attach", "v"], other].concat());
+        said.expect(4, &["attached already, read-write", "512", "detach v"]);
+    }
     must(tool("mkfs.ext4").arg("-q").arg(&attachment.device));
     let mount = Mount::new(&attachment.device, place.path("mnt"));
     place.bimetal(&["detach", "v"]).expect(1, &["mounted", "mnt"]);
@@ -100,6 +107,21 @@ fn a_device_in_use_is_not_taken_away() {
     place.bimetal(&["detach", "v"]).expect(0, &[]);
     place.bimetal(&["detach", "v"]).expect(1, &["not attached"]);
     assert_eq!(place.status("v")["state"], "offline");
+}
+
+#[test]
+fn a_read_only_device_is_not_taken_for_a_writable_one() {
+    if !can_attach("attach --read-only") {
+        return;
+    }
+    let place = Place::new();
+    place.create("v", "64M", "128M");
+    let words = ["--json", "attach", "v", "--read-only", "--sector", "4096"];
+    let said = place.bimetal(&words).json();
+    assert_eq!((&said["read_only"], &said["sector_bytes"]), (&true.into(), &4096.into()), "{said}");
+    assert_eq!(place.bimetal(&words).json()["device"], said["device"]);
+    place.bimetal(&["attach", "v"]).expect(4, &["attached already, read-only", "4096"]);
+    place.bimetal(&["detach", "v"]).expect(0, &[]);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use clap::Args;
-use export::fuse::loop_device::{self, LoopOptions};
+use export::fuse::loop_device::{self, LoopFacts, LoopOptions};
 use serde::{Deserialize, Serialize};
 
 use crate::commands::detach;
@@ -15,6 +15,7 @@ use crate::failure::{Exit, Failure, OnPath, Outcome};
 use crate::selection::{Selection, VolumeArgument};
 use crate::server::{Ready, ServerRecord};
 use crate::settings::Settings;
+use crate::volume_name::VolumeName;
 
 /// Make a volume a block device of this machine and print its path
 #[derive(Debug, Args)]
@@ -34,9 +35,10 @@ pub struct AttachArguments {
     /// When a drive is gone, attach what the other one has, read-only
     #[arg(long)]
     degraded: bool,
-    /// Block size of the device: 512, or 4096 to spare the volume rewriting parts of blocks
-    #[arg(long, value_name = "BYTES", default_value = "512", value_parser = ["512", "4096"])]
-    sector: String,
+    /// Block size of the device: 512 (unless told otherwise), or 4096 to spare the volume rewriting
+    /// parts of blocks
+    #[arg(long, value_name = "BYTES", value_parser = ["512", "4096"])]
+    sector: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -45,6 +47,8 @@ struct Attached {
     device: PathBuf,
     file: PathBuf,
     direct_io: bool,
+    read_only: bool,
+    sector_bytes: u32,
 }
 
 /// Runs the command.
@@ -63,7 +67,7 @@ pub fn run(arguments: &AttachArguments, settings: &Settings) -> Outcome {
             (start_server(arguments, settings, &selection)?, true)
         }
     };
-    let device = match make_device(arguments, &file) {
+    let device = match make_device(arguments, name, &file) {
         Ok(device) => device,
         Err(failure) => {
             if started {
@@ -72,8 +76,7 @@ pub fn run(arguments: &AttachArguments, settings: &Settings) -> Outcome {
             return Err(failure);
         }
     };
-    let attached = Attached { name: name.to_string(), file, ..device };
-    settings.output.show("attach", &attached, |attached| attached.device.display().to_string())?;
+    settings.output.show("attach", &device, |attached| attached.device.display().to_string())?;
     Ok(Exit::Done)
 }
 
@@ -87,19 +90,34 @@ fn file_of(server: &ServerRecord, selection: &Selection) -> Result<PathBuf, Fail
 }
 
 /// The loop device of the file: the one that is there, or a new one.
-fn make_device(arguments: &AttachArguments, file: &Path) -> Result<Attached, Failure> {
-    let attached = |device: PathBuf, direct_io: bool| Attached {
-        name: String::new(),
+fn make_device(
+    arguments: &AttachArguments,
+    name: &VolumeName,
+    file: &Path,
+) -> Result<Attached, Failure> {
+    let attached = |device: PathBuf, facts: LoopFacts| Attached {
+        name: name.to_string(),
         device,
         file: file.to_owned(),
-        direct_io,
+        direct_io: facts.direct_io,
+        read_only: facts.read_only,
+        sector_bytes: facts.sector_bytes,
     };
-    if let Some(device) = loop_device::find_by_backing(file)?.into_iter().next() {
-        return Ok(attached(device, true));
+    let there = loop_device::find_by_backing(file)?.into_iter();
+    if let Some((device, facts)) =
+        there.map(|device| (loop_device::facts(&device), device)).find_map(|(f, d)| Some((d, f?)))
+    {
+        judge_device(arguments, name, &device, facts)?;
+        return Ok(attached(device, facts));
+    }
+    let served_read_only = is_read_only(file);
+    if served_read_only && !arguments.read_only && !arguments.degraded {
+        return Err(Failure::refused(format!("volume '{name}' is served read-only"))
+            .hint("--read-only attaches it like that; or end that server first"));
     }
     let options = LoopOptions {
-        sector_bytes: if arguments.sector == "4096" { 4096 } else { 512 },
-        read_only: arguments.read_only || is_read_only(file),
+        sector_bytes: if arguments.sector.as_deref() == Some("4096") { 4096 } else { 512 },
+        read_only: arguments.read_only || served_read_only,
         partitions: true,
     };
     let device = loop_device::attach(file, options)?;
@@ -109,7 +127,32 @@ fn make_device(arguments: &AttachArguments, file: &Path) -> Result<Attached, Fai
             device.path.display()
         );
     }
-    Ok(attached(device.path, device.direct_io))
+    let LoopOptions { sector_bytes, read_only, .. } = options;
+    let facts = LoopFacts { sector_bytes, read_only, direct_io: device.direct_io };
+    Ok(attached(device.path, facts))
+}
+
+/// Refuses a device that is there but not as it was asked for: whoever asks for a read-only device
+/// must not be given one that takes writes.
+fn judge_device(
+    arguments: &AttachArguments,
+    name: &VolumeName,
+    device: &Path,
+    facts: LoopFacts,
+) -> Result<(), Failure> {
+    let sector = facts.sector_bytes.to_string();
+    let other_sector = arguments.sector.as_ref().is_some_and(|asked| *asked != sector);
+    // Whoever asked for --degraded takes what there is.
+    let fits = arguments.degraded || facts.read_only == arguments.read_only;
+    if fits && !other_sector {
+        return Ok(());
+    }
+    let mode = if facts.read_only { "read-only" } else { "read-write" };
+    Err(Failure::refused(format!(
+        "volume '{name}' is attached already, {mode} with sectors of {sector} bytes, as {}",
+        device.display()
+    ))
+    .hint(format!("to attach it otherwise: 'bimetal detach {name}' first")))
 }
 
 /// Whether the server serves the file read-only, as it does while a drive is gone.

@@ -93,6 +93,26 @@ pub fn attach(file: &Path, options: LoopOptions) -> Result<LoopDevice, IoError> 
     Err(IoError::new(ErrorKind::Io, "every free loop device was taken by others; try again"))
 }
 
+/// How a loop device in use is set up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LoopFacts {
+    /// Logical block size.
+    pub sector_bytes: u32,
+    /// It refuses writes.
+    pub read_only: bool,
+    /// It bypasses the kernel's cache of the file.
+    pub direct_io: bool,
+}
+
+/// How the loop device at `path` is set up, as the kernel says; `None` when it is gone.
+pub fn facts(path: &Path) -> Option<LoopFacts> {
+    Some(LoopFacts {
+        sector_bytes: sysfs(path, "queue/logical_block_size")?.parse().ok()?,
+        read_only: sysfs(path, "ro")? == "1",
+        direct_io: sysfs(path, "loop/dio")? == "1",
+    })
+}
+
 /// Takes the loop device at `path` away from its file and waits until it is gone.
 ///
 /// # Errors
