@@ -324,7 +324,7 @@ impl From<engine::DriveStatus> for DriveStatus {
             write_bytes: drive.traffic.write_bytes,
             flushes: drive.traffic.flushes,
             errors: drive.traffic.errors,
-            problem: drive.gone.or(drive.first_error),
+            problem: drive.gone.or(drive.first_error.map(|error| error.to_string())),
         }
     }
 }
@@ -602,10 +602,10 @@ fn judge_live(engine: &engine::Status, fast: &DriveStatus, slow: &DriveStatus) -
             format!(
                 "The volume has stopped taking writes: {cause}. Everything flushed before is safe."
             ),
-            Some("Mend the cause, then stop and serve the volume again.".to_owned()),
+            Some(advice::when_stopped(engine, cause, [fast, slow])),
         );
     }
-    for (role, drive) in [("fast", fast), ("slow", slow)] {
+    for (role, drive) in [(Tier::Fast, fast), (Tier::Slow, slow)] {
         if drive.errors > 0 {
             return (
                 Health::Degraded,
@@ -614,10 +614,7 @@ fn judge_live(engine: &engine::Status, fast: &DriveStatus, slow: &DriveStatus) -
                     drive.errors,
                     drive.problem.as_deref().unwrap_or("unknown")
                 ),
-                Some(format!(
-                    "Copy what matters, check the {role} drive and its cables, then run \
-                     'bimetal check'."
-                )),
+                Some(advice::on_errors(engine, drive, role)),
             );
         }
     }
@@ -691,6 +688,8 @@ fn judge_at_rest(
         ),
     }
 }
+
+mod advice;
 
 #[cfg(test)]
 mod tests;

@@ -208,14 +208,18 @@ fn a_full_host_file_system_stops_the_volume_and_loses_nothing_that_was_flushed()
         \x20       h.pwrite(bytes([done % 251]) * 1048576, done * 1048576)\n\
         \x20       h.flush()\n\
         \x20       done += 1\n\
-        except nbd.Error as e: pass\n\
-        print(done)";
-    let done: u64 =
-        must(tool("nbdsh").args(["-u", &server.uri, "-c", script])).trim().parse().unwrap();
+        except nbd.Error as e: why = e.errnum\n\
+        print(done, why)";
+    let said = must(tool("nbdsh").args(["-u", &server.uri, "-c", script]));
+    let (done, why) = said.trim().split_once(' ').unwrap();
+    // Clients that wait for space (QEMU with werror=enospc) know it by this number.
+    assert_eq!(why, "28", "ENOSPC");
+    let done: u64 = done.parse().unwrap();
     assert!((20..400).contains(&done), "{done} MiB were taken");
     let said = place.bimetal(&["status", "v"]);
     assert_eq!(said.code, 3, "{said:?}");
     assert!(said.out.contains("DEGRADED") && said.out.contains("No space left"), "{said:?}");
+    assert!(said.out.contains("Free space on what") && said.out.contains("host/s"), "{said:?}");
     drop(server);
     must(tool("mount").args(["-o", "remount,size=1G"]).arg(&host.dir));
     let server = place.serve(&["v"]);

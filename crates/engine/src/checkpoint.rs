@@ -14,7 +14,7 @@ use std::rc::Rc;
 use crate::address::Tier;
 use crate::canary::canary;
 use crate::doubts::Vouch;
-use crate::error::Error;
+use crate::error::{Error, Poison};
 use crate::flush::flush_all;
 use crate::format::map_page::{PAGE_BYTES, encode};
 use crate::format::superblock::Superblock;
@@ -125,7 +125,7 @@ pub(crate) async fn write_superblock(
     }
     .await;
     if let Err(error) = outcome {
-        shared.poison(format!("writing the superblock failed: {error}"));
+        shared.poison(Poison::by("writing the superblock failed", error.clone()));
         return Err(error);
     }
     *shared.superblock.borrow_mut() = superblock;
@@ -191,7 +191,7 @@ async fn write_pages(shared: &Rc<Shared>) -> Result<(), Error> {
     if let Err(error) = outcome.and(fast).and(slow) {
         // The tail has not moved: the log still has every change. But it never will move again,
         // so this is the end of this session's writing.
-        shared.poison(format!("writing the map failed: {error}"));
+        shared.poison(Poison::by("writing the map failed", error.clone()));
         return Err(error.into());
     }
     let mut state = shared.state.borrow_mut();

@@ -26,7 +26,7 @@ struct DriveInner {
     /// Why the drive is not used any more.
     gone: RefCell<Option<String>>,
     traffic: Cell<DriveUse>,
-    first_error: RefCell<Option<String>>,
+    first_error: RefCell<Option<IoError>>,
     suspect: Cell<bool>,
     /// The superblock copy that is damaged or older: it is overwritten first, so that a cut
     /// meanwhile leaves the other, also when an earlier cut had torn one.
@@ -98,7 +98,7 @@ impl Drive {
         self.0.traffic.get()
     }
 
-    pub fn first_error(&self) -> Option<String> {
+    pub fn first_error(&self) -> Option<IoError> {
         self.0.first_error.borrow().clone()
     }
 
@@ -177,7 +177,7 @@ impl Drive {
     fn note(&self, error: &IoError) {
         self.0.suspect.set(true);
         self.count(|traffic| traffic.errors += 1);
-        self.0.first_error.borrow_mut().get_or_insert_with(|| error.to_string());
+        self.0.first_error.borrow_mut().get_or_insert_with(|| error.clone());
     }
 }
 

@@ -308,7 +308,7 @@ impl Engine {
             }
             self.0.alive()?;
         } else if self.0.state.borrow().closing {
-            return Err(Error::Poisoned("it was closed".into()));
+            return Err(Error::Poisoned("it was closed".to_owned().into()));
         }
         Ok(())
     }

@@ -33,7 +33,7 @@ pub enum Error {
     /// Metadata is damaged beyond what the copies can repair.
     Damaged(String),
     /// The volume stopped itself after a failed write or flush.
-    Poisoned(String),
+    Poisoned(Poison),
     /// The volume was opened read-only.
     ReadOnly,
     /// A drive is gone, and to go on without it was not asked for; nothing was changed.
@@ -61,6 +61,35 @@ pub enum Error {
         /// Byte offset in the volume.
         at: u64,
     },
+}
+
+/// Why a volume stopped itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Poison {
+    /// In words.
+    pub cause: String,
+    /// Kind of the failure behind it.
+    pub kind: ErrorKind,
+}
+
+impl Poison {
+    /// What failed, and how.
+    pub(crate) fn by(deed: &str, error: impl Into<IoError>) -> Poison {
+        let error: IoError = error.into();
+        Poison { cause: format!("{deed}: {error}"), kind: error.kind }
+    }
+}
+
+impl From<String> for Poison {
+    fn from(cause: String) -> Poison {
+        Poison { cause, kind: ErrorKind::Io }
+    }
+}
+
+impl fmt::Display for Poison {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.cause)
+    }
 }
 
 impl fmt::Display for Error {
@@ -113,6 +142,8 @@ impl From<Error> for IoError {
     fn from(error: Error) -> IoError {
         let kind = match &error {
             Error::Device(error) => return error.clone(),
+            // Whoever asks may then wait for space instead of giving up.
+            Error::Poisoned(poison) if poison.kind == ErrorKind::NoSpace => ErrorKind::NoSpace,
             Error::Poisoned(_) | Error::ReadOnly => ErrorKind::ReadOnly,
             Error::Range(_) => ErrorKind::Range,
             _ => ErrorKind::Io,

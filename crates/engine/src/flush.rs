@@ -4,7 +4,7 @@ use crate::address::Tier;
 use crate::canary::canary;
 use crate::deferred::order_for_client;
 use crate::doubts;
-use crate::error::Error;
+use crate::error::{Error, Poison};
 use crate::marks::{self, Mark};
 use crate::shared::Shared;
 
@@ -93,7 +93,7 @@ pub(crate) async fn flush_all(shared: &Shared) -> Result<(), Error> {
                 && !canary!(FlushFailureForgotten)
             {
                 // After a failed flush nobody knows which writes the drive has dropped.
-                shared.poison(format!("a flush failed: {error}"));
+                shared.poison(Poison::by("a flush failed", error.clone()));
             }
             shared.flushed.wake_all();
             return outcome;

@@ -11,7 +11,7 @@ use crate::checkpoint::{checkpoint, vouch};
 use crate::demise::look_at_suspects;
 use crate::destage::{Progress, destage};
 use crate::doubts::Vouch;
-use crate::error::Error;
+use crate::error::{Error, Poison};
 use crate::flush::durable_point;
 use crate::mover::move_some;
 use crate::shared::Shared;
@@ -127,7 +127,7 @@ async fn drain<T>(shared: &Shared, work: impl Future<Output = T>) -> T {
 fn note_failure(shared: &Shared, error: Error) {
     let waiting = !shared.state.borrow().room_line.is_empty();
     if waiting {
-        shared.poison(format!("the landing log is full and cannot be emptied: {error}"));
+        shared.poison(Poison::by("the landing log is full and cannot be emptied", error));
     }
 }
 

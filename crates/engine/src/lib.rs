@@ -50,7 +50,7 @@ pub use address::{BLOCK_BYTES, BlockId, ExtentId, Home, Lsn, SlotId, Tier};
 pub use check::{CheckReport, check};
 pub use create::{Identity, Inspection, create, destroy, inspect};
 pub use engine::{Engine, Member, OpenOptions};
-pub use error::Error;
+pub use error::{Error, Poison};
 pub use flush_mode::{Bound, FlushMode};
 pub use format::superblock::{State, Superblock, Uuid};
 pub use geometry::{Class, CreateOptions, Geometry, Layout, name_problem, plan};

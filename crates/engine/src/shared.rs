@@ -11,7 +11,7 @@ use io::{Gate, Io, WaitList};
 use crate::accesses::Epoch;
 use crate::address::{ExtentId, Home, Lsn, Tier};
 use crate::drive::Drive;
-use crate::error::Error;
+use crate::error::{Error, Poison};
 use crate::format::superblock::Superblock;
 use crate::geometry::Geometry;
 use crate::guards::Hold;
@@ -71,12 +71,12 @@ impl Shared {
     }
 
     /// Stops the volume: no write or flush succeeds from now on. The first cause stays.
-    pub fn poison(&self, cause: String) {
+    pub fn poison(&self, cause: impl Into<Poison>) {
         {
             let mut state = self.state.borrow_mut();
             if state.poisoned.is_none() {
                 marks::hit(Mark::Poisoned);
-                state.poisoned = Some(cause);
+                state.poisoned = Some(cause.into());
             }
         }
         for list in [
@@ -112,7 +112,7 @@ impl Shared {
     pub fn alive(&self) -> Result<(), Error> {
         self.unpoisoned()?;
         if self.state.borrow().closing {
-            return Err(Error::Poisoned("it was closed".into()));
+            return Err(Error::Poisoned("it was closed".to_owned().into()));
         }
         Ok(())
     }
@@ -122,7 +122,7 @@ impl Shared {
     pub async fn flush_drive(&self, tier: Tier) -> Result<(), Error> {
         let outcome = self.drive(tier).flush().await;
         if let Err(error) = &outcome {
-            self.poison(format!("a flush failed: {error}"));
+            self.poison(Poison::by("a flush failed", error.clone()));
         }
         Ok(outcome?)
     }

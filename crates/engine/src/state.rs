@@ -9,6 +9,7 @@ use crate::accesses::{Accesses, Epoch};
 use crate::address::{BLOCK_BYTES, BlockId, ExtentId, Home, Lsn, Tier};
 use crate::canary::canary;
 use crate::doubts::Doubts;
+use crate::error::Poison;
 use crate::exposure::Exposure;
 use crate::fixed_map::FixedMap;
 use crate::format::map_page::encode_home;
@@ -98,7 +99,7 @@ pub(crate) struct State {
     pub counters: Counters,
     pub recovery: Recovery,
     /// Why the volume takes no more writes.
-    pub poisoned: Option<String>,
+    pub poisoned: Option<Poison>,
     /// The volume is being closed: no new requests, no more background work.
     pub closing: bool,
     /// The volume is closed: the log writer ends.

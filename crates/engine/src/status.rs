@@ -1,6 +1,9 @@
 //! What can be seen of a running volume: plain numbers, copied out of the state.
 
+use io::IoError;
+
 use crate::address::Tier;
+use crate::error::Poison;
 use crate::flush_mode::FlushMode;
 use crate::format::superblock::Uuid;
 use crate::geometry::Geometry;
@@ -38,8 +41,8 @@ pub struct DriveStatus {
     pub slots_free: u64,
     /// What went to the drive.
     pub traffic: DriveUse,
-    /// The first error it gave, in words.
-    pub first_error: Option<String>,
+    /// The first error it gave.
+    pub first_error: Option<IoError>,
     /// Why it is not used any more, if it is gone.
     pub gone: Option<String>,
 }
@@ -133,7 +136,7 @@ pub struct Status {
     /// Opened read-only.
     pub read_only: bool,
     /// Why the volume stopped taking writes, if it did.
-    pub poisoned: Option<String>,
+    pub poisoned: Option<Poison>,
     /// What cannot be read because a drive is gone.
     pub loss: Option<LossSummary>,
     /// The fast and the slow drive.

@@ -13,7 +13,7 @@ use crate::address::{BLOCK_BYTES, BlockId, ExtentId, Home, Lsn, Tier};
 use crate::canary::canary;
 use crate::checksum::crc32c;
 use crate::drive::Watched;
-use crate::error::Error;
+use crate::error::{Error, Poison};
 use crate::flush::flush_for_client;
 use crate::guards::Hold;
 use crate::line::Place;
@@ -552,7 +552,7 @@ async fn write_large(
             };
             shared.written.wake_until(written);
         }
-        Err(error) => shared.poison(format!("writing the landing log failed: {error}")),
+        Err(error) => shared.poison(Poison::by("writing the landing log failed", error)),
     }
     (buf, shared.log_written(end).await)
 }

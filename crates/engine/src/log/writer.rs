@@ -15,6 +15,7 @@ use io::{Buf, Transfer};
 use crate::address::Lsn;
 use crate::canary::canary;
 use crate::drive::Watched;
+use crate::error::Poison;
 use crate::shared::Shared;
 
 /// Records being written at once. Two would keep a drive busy; more let a deep queue through
@@ -68,7 +69,7 @@ fn settle(shared: &Shared, lsn: Lsn, (_, outcome): (Buf, Result<(), io::IoError>
             };
             shared.written.wake_until(written);
         }
-        Err(error) => shared.poison(format!("writing the landing log failed: {error}")),
+        Err(error) => shared.poison(Poison::by("writing the landing log failed", error)),
     }
 }
 
