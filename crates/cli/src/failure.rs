@@ -113,7 +113,22 @@ impl fmt::Display for Failure {
 
 impl From<io::IoError> for Failure {
     fn from(error: io::IoError) -> Failure {
-        Failure::failed(error)
+        let failure = Failure::failed(&error);
+        // Somebody else has it: a refusal that waiting or ending the other overrides.
+        let cause = std::io::Error::from_raw_os_error(error.errno).kind();
+        let busy = cause == std::io::ErrorKind::ResourceBusy;
+        Failure { exit: if busy { Exit::Refused } else { failure.exit }, ..failure }
+    }
+}
+
+impl From<engine::Error> for Failure {
+    fn from(error: engine::Error) -> Failure {
+        match error {
+            engine::Error::Device(error) => error.into(),
+            // Going on could destroy something; the message says which drives would do.
+            engine::Error::Mismatch(_) | engine::Error::Unfit { .. } => Failure::refused(error),
+            error => Failure::failed(error),
+        }
     }
 }
 

@@ -7,6 +7,9 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use io::IoError;
+use rustix::io::Errno;
+
 use crate::drive::{Drive, DriveKind, device_number, sysfs_of};
 use crate::failure::Failure;
 
@@ -45,6 +48,12 @@ pub fn refusal(path: &Path) -> Failure {
     };
     Failure::refused(format!("{} is in use by {holder}", path.display()))
         .hint("it may be served under another configuration directory or name; end that first")
+}
+
+/// What an opening that failed because of `error` is refused with: who has the drive, if somebody has.
+pub fn opening_failed(path: &Path, error: IoError) -> Failure {
+    let busy = error.errno == Errno::BUSY.raw_os_error();
+    if busy && lock_holder(path).is_some() { refusal(path) } else { error.into() }
 }
 
 /// The process that holds the lock which every bimetal server takes on its drives, and on what is

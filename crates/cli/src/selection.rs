@@ -150,17 +150,14 @@ impl Selection {
                 Err(failure) => gone(failure.message),
                 Ok(_) => match kernel.open_device(path, access) {
                     Ok(device) => Member::Here(device),
-                    Err(error) => match in_use::lock_holder(path) {
-                        Some(_) => return Err(in_use::refusal(path)),
-                        None if error.errno == Errno::BUSY.raw_os_error() => {
-                            return Err(in_use::refusal(path));
-                        }
-                        // No permission, or an odd kind of file: the drive is not gone.
-                        None if !matches!(error.kind, ErrorKind::Io | ErrorKind::Disconnected) => {
-                            return Err(error.into());
-                        }
-                        None => gone(error.to_string()),
-                    },
+                    // In use, no permission, or an odd kind of file: the drive is not gone.
+                    Err(error)
+                        if error.errno == Errno::BUSY.raw_os_error()
+                            || !matches!(error.kind, ErrorKind::Io | ErrorKind::Disconnected) =>
+                    {
+                        return Err(in_use::opening_failed(path, error));
+                    }
+                    Err(error) => gone(error.to_string()),
                 },
             });
         }

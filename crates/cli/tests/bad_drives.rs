@@ -29,7 +29,10 @@ fn flip(place: &Place, name: &str, at: u64) {
 #[test]
 fn swapped_drives_are_told_apart() {
     let place = volume();
-    serve(&place, "v.slow", "v.fast").expect(1, &["swapped", "other way round"]);
+    serve(&place, "v.slow", "v.fast").expect(4, &["swapped", "other way round"]);
+    place
+        .bimetal(&["check", "--fast", "v.slow", "--slow", "v.fast"])
+        .expect(4, &["swapped", "other way round"]);
     serve(&place, "v.fast", "v.slow").expect(0, &[]);
 }
 
@@ -37,7 +40,7 @@ fn swapped_drives_are_told_apart() {
 fn a_drive_of_another_volume_is_named() {
     let place = volume();
     place.create("w", "64M", "128M");
-    serve(&place, "v.fast", "w.slow").expect(1, &["different volumes", "'v'", "'w'"]);
+    serve(&place, "v.fast", "w.slow").expect(4, &["different volumes", "'v'", "'w'"]);
     // Under the path in the volume's file it is a refusal: the drive was exchanged.
     fs::copy(place.path("w.slow"), place.path("v.slow")).unwrap();
     place.bimetal(&["serve", "v", "--run", "true"]).expect(4, &["another volume", "'w'", "scan"]);
@@ -52,8 +55,11 @@ fn an_older_copy_of_one_drive_is_noticed_and_the_newer_pair_still_opens() {
     fs::copy(place.path("v.slow"), place.path("old.slow")).unwrap();
     fs::copy(place.path("v.fast"), place.path("old.fast")).unwrap();
     place.serve_run("v", "true");
-    serve(&place, "v.fast", "old.slow").expect(1, &["older", "earlier copy"]);
-    serve(&place, "old.fast", "v.slow").expect(1, &["older", "earlier copy"]);
+    place
+        .bimetal(&["check", "--fast", "v.fast", "--slow", "old.slow"])
+        .expect(3, &["older", "earlier copy"]);
+    serve(&place, "v.fast", "old.slow").expect(4, &["older", "earlier copy"]);
+    serve(&place, "old.fast", "v.slow").expect(4, &["older", "earlier copy"]);
     serve(&place, "v.fast", "v.slow").expect(0, &[]);
 }
 
@@ -64,7 +70,8 @@ fn a_truncated_drive_is_refused_and_opens_again_at_full_length() {
         let file = OpenOptions::new().write(true).open(place.path(drive)).unwrap();
         let length = file.metadata().unwrap().len();
         file.set_len(length - (1 << 20)).unwrap();
-        serve(&place, "v.fast", "v.slow").expect(1, &["truncated", drive, "nothing was changed"]);
+        serve(&place, "v.fast", "v.slow").expect(4, &["truncated", drive, "nothing was changed"]);
+        place.bimetal(&["check", "v"]).expect(3, &["truncated", drive]);
         file.set_len(length).unwrap();
         serve(&place, "v.fast", "v.slow").expect(0, &[]);
     }
@@ -78,6 +85,7 @@ fn one_damaged_superblock_costs_nothing_and_two_are_said_to_be_damaged() {
     flip(&place, "v.fast", 4096 + 100);
     flip(&place, "v.fast", (512 << 10) + 100);
     serve(&place, "v.fast", "v.slow").expect(1, &["superblock", "v.fast", "damaged"]);
+    place.bimetal(&["check", "v"]).expect(3, &["superblock", "v.fast", "damaged"]);
     let said = place.bimetal(&["status", "v"]);
     assert!(said.code == 3 && said.out.contains("UNAVAILABLE"), "{said:?}");
 }

@@ -77,7 +77,7 @@ impl Engine {
     /// work.
     ///
     /// # Errors
-    /// `NotAMember`, `Mismatch`, `Superblock` or `Damaged` with what is wrong and what to do; then
+    /// `NotAMember`, `Mismatch`, `Unfit`, `Superblock` or `Damaged` with what is wrong and what to do; then
     /// nothing was changed. Or a device's error.
     pub async fn open(
         io: &Io,

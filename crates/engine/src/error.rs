@@ -30,6 +30,13 @@ pub enum Error {
     },
     /// Both drives are members, but do not belong together as given.
     Mismatch(String),
+    /// A drive is the volume's, but not as the volume left it: truncated, or an earlier copy.
+    Unfit {
+        /// Which drive.
+        tier: Tier,
+        /// What is wrong, and what to do.
+        problem: String,
+    },
     /// Metadata is damaged beyond what the copies can repair.
     Damaged(String),
     /// The volume stopped itself after a failed write or flush.
@@ -99,6 +106,7 @@ impl fmt::Display for Error {
             Error::Geometry(text) | Error::Mismatch(text) | Error::Damaged(text) => {
                 f.write_str(text)
             }
+            Error::Unfit { problem, .. } => f.write_str(problem),
             Error::NotAMember { path, found } => {
                 write!(f, "{path} is not part of a bimetal volume: {found}")
             }

@@ -58,3 +58,4 @@ pub use loss::{LossCause, LossSummary, LostRange};
 pub use status::{
     DriveStatus, DriveUse, Exposed, LogStatus, Moves, Recovery, RequestUse, Served, Status,
 };
+pub use superblocks::judge;

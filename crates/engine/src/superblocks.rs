@@ -96,24 +96,37 @@ pub(crate) async fn read(io: &Io, device: &Device) -> Result<Option<Found>, Erro
 /// Judges whether two drives, given as fast and slow, are one volume of the same moment.
 ///
 /// # Errors
-/// `NotAMember` or `Mismatch` with which drive is wrong, and what to do.
+/// `NotAMember`, `Mismatch` or `Unfit` with which drive is wrong, and what to do.
 pub(crate) fn judge_pair(
     fast: (&Device, Option<Found>),
     slow: (&Device, Option<Found>),
 ) -> Result<[Superblock; 2], Error> {
-    let path = |tier: Tier| match tier {
-        Tier::Fast => fast.0.info().path.as_str(),
-        Tier::Slow => slow.0.info().path.as_str(),
-    };
+    let infos = [fast.0.info(), slow.0.info()];
     let member = |tier: Tier, found: &Option<Found>| {
         found.as_ref().map(|found| found.superblock.clone()).ok_or_else(|| Error::NotAMember {
-            path: path(tier).to_owned(),
+            path: infos[tier.index()].path.clone(),
             found: "no bimetal superblock at 4 KiB or 512 KiB. 'bimetal scan' lists the drives \
                     that have one"
                 .into(),
         })
     };
-    let pair = [member(Tier::Fast, &fast.1)?, member(Tier::Slow, &slow.1)?];
+    let mut pair = [member(Tier::Fast, &fast.1)?, member(Tier::Slow, &slow.1)?];
+    judge(pair.each_ref(), infos.map(|info| (info.path.as_str(), info.size_bytes)))?;
+    if pair[0].generation == pair[1].generation {
+        // What the slow drive says of the log is mostly older, but not when the fast drive is a
+        // copy from earlier in the session: then its log must not pass for a whole one.
+        pair[0].log_durable = pair[0].log_durable.max(pair[1].log_durable);
+    }
+    Ok(pair)
+}
+
+/// Judges whether two superblocks, of drives with these paths and sizes given as fast and slow, are
+/// one volume of the same moment.
+///
+/// # Errors
+/// `Mismatch` or `Unfit` with which drive is wrong, and what to do.
+pub fn judge(pair: [&Superblock; 2], drives: [(&str, u64); 2]) -> Result<(), Error> {
+    let path = |tier: Tier| drives[tier.index()].0;
     let refuse = |text: String| Err(Error::Mismatch(text));
     if pair[0].role == Tier::Slow && pair[1].role == Tier::Fast {
         return refuse(format!(
@@ -125,7 +138,7 @@ pub(crate) fn judge_pair(
         ));
     }
     for tier in Tier::BOTH {
-        let superblock = &pair[tier.index()];
+        let superblock = pair[tier.index()];
         if superblock.role != tier {
             return refuse(format!(
                 "{} was given as the {tier} drive, but is the {} drive of volume '{}'",
@@ -156,25 +169,19 @@ pub(crate) fn judge_pair(
     if pair[0].geometry != pair[1].geometry {
         return refuse("the drives describe the volume's shape differently".into());
     }
-    for (tier, device) in [(Tier::Fast, fast.0), (Tier::Slow, slow.0)] {
+    for tier in Tier::BOTH {
         let expected = pair[0].geometry.layouts[tier.index()].drive_bytes;
-        let found = device.info().size_bytes;
+        let found = drives[tier.index()].1;
         if found < expected {
-            return refuse(format!(
+            let problem = format!(
                 "{} has been truncated: it is {found} bytes long and was {expected}. Restore its \
                  full length (nothing was changed)",
                 path(tier)
-            ));
+            );
+            return Err(Error::Unfit { tier, problem });
         }
     }
-    judge_generations(&pair, path(Tier::Fast), path(Tier::Slow))?;
-    let mut pair = pair;
-    if pair[0].generation == pair[1].generation {
-        // What the slow drive says of the log is mostly older, but not when the fast drive is a
-        // copy from earlier in the session: then its log must not pass for a whole one.
-        pair[0].log_durable = pair[0].log_durable.max(pair[1].log_durable);
-    }
-    Ok(pair)
+    judge_generations(pair, path(Tier::Fast), path(Tier::Slow))
 }
 
 /// How far a session has come.
@@ -190,7 +197,7 @@ fn progress(state: State) -> u32 {
 /// Judges a drive whose partner is gone; gives its superblock for both.
 ///
 /// # Errors
-/// `NotAMember` or `Mismatch` with what is wrong.
+/// `NotAMember`, `Mismatch` or `Unfit` with what is wrong.
 pub(crate) fn judge_alone(
     tier: Tier,
     device: &Device,
@@ -217,48 +224,50 @@ pub(crate) fn judge_alone(
     }
     let expected = superblock.geometry.layouts[tier.index()].drive_bytes;
     if info.size_bytes < expected {
-        return refuse(format!(
+        let problem = format!(
             "{} has been truncated: it is {} bytes long and was {expected}",
             info.path, info.size_bytes
-        ));
+        );
+        return Err(Error::Unfit { tier, problem });
     }
     Ok([superblock.clone(), superblock])
 }
 
-fn judge_generations(pair: &[Superblock; 2], fast: &str, slow: &str) -> Result<(), Error> {
-    let refuse = |text: String| Err(Error::Mismatch(text));
+fn judge_generations(pair: [&Superblock; 2], fast: &str, slow: &str) -> Result<(), Error> {
     let [one, other] = pair;
     if one.generation == other.generation {
         // An opening gives both the same mark; one that was interrupted before the second drive had
         // it leaves that drive a generation behind.
         if one.session != other.session {
-            return refuse(format!(
+            return Err(Error::Mismatch(format!(
                 "{fast} and {slow} were written apart from each other (copies of the drives have \
                  been in use separately). Take both from the same copy"
-            ));
+            )));
         }
         // Every step of opening and closing is on the slow drive before it is on the fast one.
         if progress(one.state) > progress(other.state) {
-            return refuse(format!(
+            let problem = format!(
                 "{slow} is older than {fast}: it is a copy from before the volume was closed. \
                  Give the drive that was in use"
-            ));
+            );
+            return Err(Error::Unfit { tier: Tier::Slow, problem });
         }
         return Ok(());
     }
-    let (newer, older, older_path, newer_path) = if one.generation > other.generation {
-        (one, other, slow, fast)
+    let (newer, older, older_path, newer_path, tier) = if one.generation > other.generation {
+        (one, other, slow, fast, Tier::Slow)
     } else {
-        (other, one, fast, slow)
+        (other, one, fast, slow, Tier::Fast)
     };
     // A cut between the two writes of an opening's first step leaves exactly this.
     if newer.state == State::Opening && newer.generation == older.generation + 1 {
         marks::hit(Mark::OpeningWasCut);
         return Ok(());
     }
-    refuse(format!(
+    let problem = format!(
         "{older_path} is older than {newer_path} (generation {} against {}): it is an earlier copy \
          of the drive, or was missing while the volume was in use. Give the drive that was in use",
         older.generation, newer.generation
-    ))
+    );
+    Err(Error::Unfit { tier, problem })
 }

@@ -11,7 +11,7 @@ use twin::Kind;
 
 fn mismatch(error: Error) -> String {
     match error {
-        Error::Mismatch(text) => text,
+        Error::Mismatch(text) | Error::Unfit { problem: text, .. } => text,
         other => panic!("expected a mismatch, got {other:?}"),
     }
 }

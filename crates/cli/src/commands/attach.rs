@@ -84,7 +84,7 @@ pub fn run(arguments: &AttachArguments, settings: &Settings) -> Outcome {
 fn file_of(server: &ServerRecord, selection: &Selection) -> Result<PathBuf, Failure> {
     let name = &selection.name;
     server.fuse_file.clone().ok_or_else(|| {
-        Failure::failed(format!("volume '{name}' is served by {server}, but not as a file"))
+        Failure::refused(format!("volume '{name}' is served by {server}, but not as a file"))
             .hint("stop that server first, or serve the volume with --fuse DIR there")
     })
 }

@@ -1,6 +1,7 @@
 //! `bimetal check`: verifies every invariant of format and map on both drives, changing nothing.
 
 use std::fmt::Write;
+use std::path::PathBuf;
 
 use clap::Args;
 use io::units::human_bytes;
@@ -8,6 +9,7 @@ use serde::Serialize;
 use uring::{Access, Kernel, KernelOptions};
 
 use crate::failure::{Exit, Failure, Outcome};
+use crate::in_use;
 use crate::progress;
 use crate::selection::VolumeArgument;
 use crate::server::ServerRecord;
@@ -52,19 +54,22 @@ pub fn run(arguments: &CheckArguments, settings: &Settings) -> Outcome {
     let selection = arguments.volume.select(settings)?;
     if let Some(server) = ServerRecord::alive(settings, &selection.name)? {
         let name = &selection.name;
-        return Err(Failure::failed(format!("volume '{name}' is served by {server}"))
+        return Err(Failure::refused(format!("volume '{name}' is served by {server}"))
             .hint("a check reads drives at rest: stop the server first"));
     }
     selection.verify_identity()?;
     let (io, kernel) = Kernel::start(KernelOptions::default())?;
-    let fast = kernel.open_device(&selection.fast, Access::ReadOnly)?;
-    let slow = kernel.open_device(&selection.slow, Access::ReadOnly)?;
+    let open = |path: &PathBuf| {
+        let opened = kernel.open_device(path, Access::ReadOnly);
+        opened.map_err(|error| in_use::opening_failed(path, error))
+    };
+    let (fast, slow) = (open(&selection.fast)?, open(&selection.slow)?);
     let bar = progress::steps("checking");
     let tell = |done: u64, total: u64| {
         bar.set_length(total);
         bar.set_position(done);
     };
-    let report = io.block_on(engine::check(&io, &fast, &slow, &tell)).map_err(Failure::failed)?;
+    let report = io.block_on(engine::check(&io, &fast, &slow, &tell)).map_err(damage)?;
     bar.finish_and_clear();
     let [fast, slow] = report.extents_mapped;
     let check = Check {
@@ -80,6 +85,19 @@ pub fn run(arguments: &CheckArguments, settings: &Settings) -> Outcome {
     settings.output.show("check", &check, text)?;
     let sound = check.errors.is_empty() && check.repairable.is_empty();
     Ok(if sound { Exit::Done } else { Exit::Degraded })
+}
+
+/// What stands in the way of checking the volume at all. That is damage too, unless the drives are
+/// merely the wrong ones.
+fn damage(error: engine::Error) -> Failure {
+    match error {
+        engine::Error::Unfit { .. }
+        | engine::Error::Superblock { .. }
+        | engine::Error::Damaged(_) => {
+            Failure { exit: Exit::Degraded, message: error.to_string(), hint: None }
+        }
+        error => error.into(),
+    }
 }
 
 fn text(check: &Check) -> String {

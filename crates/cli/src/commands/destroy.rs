@@ -9,6 +9,7 @@ use serde::Serialize;
 use uring::{Access, Kernel, KernelOptions};
 
 use crate::failure::{Exit, Failure, Outcome};
+use crate::in_use;
 use crate::members;
 use crate::selection::{Selection, VolumeArgument};
 use crate::server::ServerRecord;
@@ -90,6 +91,7 @@ fn wipe(selection: &Selection) -> Result<Destroyed, Failure> {
     let mut destroyed =
         Destroyed { name: selection.name.to_string(), wiped: Vec::new(), left: Vec::new() };
     let (io, kernel) = Kernel::start(KernelOptions::default())?;
+    let mut ours = Vec::with_capacity(2);
     for path in [&selection.fast, &selection.slow] {
         match members::read(path) {
             Ok(Inspection::Member(superblock))
@@ -98,9 +100,10 @@ fn wipe(selection: &Selection) -> Result<Destroyed, Failure> {
                     .as_ref()
                     .is_none_or(|volume| *volume == superblock.volume_id.to_string()) =>
             {
-                let device = kernel.open_device(path, Access::ReadWrite)?;
-                io.block_on(engine::destroy(&io, &device)).map_err(Failure::failed)?;
-                destroyed.wiped.push(path.clone());
+                let device = kernel
+                    .open_device(path, Access::ReadWrite)
+                    .map_err(|error| in_use::opening_failed(path, error))?;
+                ours.push((path, device));
             }
             Ok(Inspection::Member(superblock)) => destroyed.left.push(format!(
                 "{} belongs to another volume, '{}'",
@@ -112,6 +115,11 @@ fn wipe(selection: &Selection) -> Result<Destroyed, Failure> {
             }
             Err(failure) => destroyed.left.push(failure.message),
         }
+    }
+    // Only now that nobody else has any of them.
+    for (path, device) in ours {
+        io.block_on(engine::destroy(&io, &device))?;
+        destroyed.wiped.push(path.clone());
     }
     Ok(destroyed)
 }

@@ -56,7 +56,7 @@ pub fn run(arguments: &DetachArguments, settings: &Settings) -> Outcome {
                 stop_server(settings, name)?;
                 remove_mount_dir(settings, name);
             } else if devices.is_empty() {
-                return Err(Failure::failed(format!(
+                return Err(Failure::refused(format!(
                     "volume '{name}' is not attached: it is served by {server}"
                 ))
                 .hint(format!("end that process: kill {}", server.pid)));

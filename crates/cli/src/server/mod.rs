@@ -393,7 +393,7 @@ fn refusal(error: &engine::Error, name: &VolumeName) -> Failure {
                  'bimetal serve {name} --degraded' serves it read-only"
             ))
         }
-        _ => Failure::failed(error),
+        error => error.clone().into(),
     }
 }
 
