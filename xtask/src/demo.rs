@@ -62,8 +62,8 @@ pub fn run(arguments: &DemoArguments) -> Outcome {
         }
     };
     if outcome.is_err() {
-        // Whatever failed, nothing stays mounted.
-        stage.leave();
+        // Whatever failed, nothing stays mounted; that failure is the one to tell.
+        let _ = stage.leave();
     }
     outcome
 }
@@ -117,7 +117,8 @@ impl Stage {
     }
 
     fn play(&self) -> Outcome {
-        self.leave();
+        // Attaching says better what is still in the way.
+        let _ = self.leave();
         self.create()?;
         let device = self.attach()?;
         if !self.manifest.exists() {
@@ -206,25 +207,68 @@ impl Stage {
         shell::run(shell::command_as_root("umount").arg(&self.mount))
     }
 
-    /// Unmounts and detaches what may still be up, quietly.
-    fn leave(&self) {
+    /// Unmounts and detaches what may still be up, without a word when nothing is.
+    fn leave(&self) -> Outcome {
         let mounted = shell::output(shell::command("mountpoint").arg("-q").arg(&self.mount));
         if mounted.is_ok() {
-            let _ = shell::output(shell::command_as_root("umount").arg(&self.mount));
+            shell::output(shell::command_as_root("umount").arg(&self.mount))?;
         }
         if self.run.join("conf/demo.toml").exists() {
-            let _ = shell::output(&mut self.bimetal(&["detach", "demo"]));
+            shell::output(&mut self.bimetal(&["detach", "demo"]))?;
         }
+        Ok(())
     }
 
+    /// Takes the volume away. Nothing is touched while somebody else uses it.
     fn forget(&self) -> Outcome {
-        self.leave();
-        let still = shell::output(shell::command("mountpoint").arg("-q").arg(&self.mount));
-        if still.is_ok() {
-            return Err(format!("{} is in use and stays", self.mount.display()));
+        let elsewhere = self.mounted_elsewhere()?;
+        if !elsewhere.is_empty() {
+            return Err(format!(
+                "the demonstration's volume is mounted at {}: unmount it first (nothing was touched)",
+                elsewhere.join(", ")
+            ));
+        }
+        let left = self.leave();
+        if self.run.join("conf/demo.toml").exists() {
+            // Refused while anybody uses the volume or its drives, whatever detaching said: that it
+            // was not attached is no obstacle.
+            shell::output(&mut self.bimetal(&["destroy", "demo", "--yes"])).map_err(|refusal| {
+                let why = left.err().map(|failure| format!("{failure}\n")).unwrap_or_default();
+                format!("{why}{refusal}\n./run stays as it is")
+            })?;
         }
         shell::run(shell::command_as_root("rm").args(["-rf", "--one-file-system"]).arg(&self.run))
     }
+}
+
+impl Stage {
+    /// Where the volume's devices are mounted, beside the demonstration's own place.
+    fn mounted_elsewhere(&self) -> Outcome<Vec<String>> {
+        let devices = fs::read_dir("/sys/block").into_iter().flatten().flatten();
+        let ours = devices.map(|device| device.path()).filter(|device| {
+            let backing = fs::read_to_string(device.join("loop/backing_file"));
+            backing.is_ok_and(|backing| Path::new(backing.trim_end()).starts_with(&self.run))
+        });
+        let numbers: Vec<String> = ours.flat_map(|device| numbers(&device)).collect();
+        let mounts = fs::read_to_string("/proc/self/mountinfo")
+            .map_err(|error| format!("/proc/self/mountinfo: {error}"))?;
+        // 36 35 98:0 /root /mount/point options - type source options
+        let mounts = mounts.lines().filter_map(|line| {
+            let mut fields = line.split(' ').skip(2);
+            let (number, place) = (fields.next()?, fields.nth(1)?.replace("\\040", " "));
+            numbers.iter().any(|ours| ours == number).then_some(place)
+        });
+        Ok(mounts.filter(|place| Path::new(place) != self.mount).collect())
+    }
+}
+
+/// `MAJOR:MINOR` of a device in sysfs and of its partitions.
+fn numbers(device: &Path) -> Vec<String> {
+    let parts = fs::read_dir(device).into_iter().flatten().flatten().map(|entry| entry.path());
+    let all = std::iter::once(device.to_owned()).chain(parts);
+    all.filter_map(|path| fs::read_to_string(path.join("dev")).ok())
+        .map(|number| number.trim().to_owned())
+        .collect()
 }
 
 /// What is copied: the machine's own documentation and data, and the Rust toolchain.
