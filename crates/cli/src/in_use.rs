@@ -6,12 +6,18 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use io::IoError;
+use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 use crate::drive::{Drive, DriveKind, device_number, sysfs_of};
 use crate::failure::Failure;
+
+/// How long the lock of a process that has ended may stay.
+const LEAVING: Duration = Duration::from_secs(1);
+const LEAVING_STEP: Duration = Duration::from_millis(20);
 
 /// Everything that is known to use `drive`, in words.
 pub fn users(drive: &Drive) -> Vec<String> {
@@ -75,6 +81,29 @@ fn holder_of_lock(facts: &fs::Metadata) -> Option<u32> {
     let mut held = locks.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     held.find(|fields| fields.get(1) == Some(&"FLOCK") && fields.get(5) == Some(&file.as_str()))
         .and_then(|fields| fields.get(4)?.parse().ok())
+}
+
+/// Who has the lock that every bimetal server takes on its drives, in words; `None`: nobody. Takes it
+/// for a moment where the kernel does not tell.
+pub fn locked_by(path: &Path) -> Option<String> {
+    let deadline = Instant::now() + LEAVING;
+    loop {
+        let holder = lock_holder(path);
+        match holder {
+            Some(pid) if Path::new("/proc").join(pid.to_string()).exists() => {
+                return Some(format!("process {pid}"));
+            }
+            None if !is_locked(path) => return None,
+            // One that was killed keeps its files until the kernel has ended what it had under way.
+            _ if Instant::now() < deadline => std::thread::sleep(LEAVING_STEP),
+            _ => return Some("another process".to_owned()),
+        }
+    }
+}
+
+fn is_locked(path: &Path) -> bool {
+    let Ok(file) = fs::File::open(path) else { return false };
+    flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK)
 }
 
 fn look_at_device(path: &Path, number: u64, users: &mut Vec<String>) {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use engine::{Inspection, Member, Superblock};
+use engine::{Error, Inspection, Member, Superblock, Tier};
 use io::ErrorKind;
 use rustix::io::Errno;
 use uring::{Access, Kernel};
@@ -15,6 +15,7 @@ use crate::members;
 use crate::settings::Settings;
 use crate::volume_file::{self, VolumeFile};
 use crate::volume_name::VolumeName;
+use crate::volume_status::Unusable;
 
 /// A volume on the command line.
 #[derive(Debug, Clone, Args)]
@@ -105,17 +106,44 @@ fn by_drives(fast: &Path, slow: &Path) -> Result<Selection, Failure> {
 }
 
 impl Selection {
-    /// What can be read of both drives: a superblock, or what is wrong in words.
-    pub fn read(&self) -> [Result<Superblock, String>; 2] {
-        [&self.fast, &self.slow].map(|path| {
-            let drive = Drive::look(path).map_err(|failure| failure.message)?;
-            match members::read(&drive.path).map_err(|failure| failure.message)? {
-                Inspection::NotAMember => {
-                    Err(format!("{} carries no bimetal superblock", path.display()))
+    /// What can be read of both drives: a superblock, or what is wrong. Drives that are truncated or
+    /// do not fit together are told as the engine would refuse them.
+    pub fn read(&self) -> [Result<Superblock, Unusable>; 2] {
+        let mut sizes_bytes = [0; 2];
+        let mut readings = Tier::BOTH.map(|tier| {
+            let path = self.path(tier);
+            let drive = Drive::look(path).map_err(|failure| Unusable::missing(failure.message))?;
+            sizes_bytes[tier.index()] = drive.size_bytes;
+            let found = members::read(&drive.path);
+            match found.map_err(|failure| Unusable::faulty(failure.message))? {
+                Inspection::NotAMember => Err(Unusable::missing(format!(
+                    "{} carries no bimetal superblock",
+                    path.display()
+                ))),
+                Inspection::Member(superblock) => {
+                    self.judge_identity(path, *superblock).map_err(Unusable::missing)
                 }
-                Inspection::Member(superblock) => self.judge_identity(path, *superblock),
             }
-        })
+        });
+        let [fast, slow] = &readings;
+        if let (Ok(fast), Ok(slow)) = (fast, slow) {
+            let paths = Tier::BOTH.map(|tier| self.path(tier).display().to_string());
+            let drives =
+                Tier::BOTH.map(|tier| (paths[tier.index()].as_str(), sizes_bytes[tier.index()]));
+            // What else is wrong with a pair is read from the superblocks themselves.
+            if let Err(Error::Unfit { tier, problem }) = engine::judge([fast, slow], drives) {
+                readings[tier.index()] = Err(Unusable::faulty(problem));
+            }
+        }
+        readings
+    }
+
+    /// Where a drive is.
+    pub fn path(&self, tier: Tier) -> &Path {
+        match tier {
+            Tier::Fast => &self.fast,
+            Tier::Slow => &self.slow,
+        }
     }
 
     fn judge_identity(&self, path: &Path, found: Superblock) -> Result<Superblock, String> {

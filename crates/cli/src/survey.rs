@@ -3,9 +3,11 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use engine::Tier;
 use export::control::{self, ControlReply, ControlRequest};
 
 use crate::failure::Failure;
+use crate::in_use;
 use crate::selection::{self, Selection};
 use crate::server::ServerRecord;
 use crate::settings::Settings;
@@ -23,17 +25,31 @@ const ENDING_STEP: Duration = Duration::from_millis(20);
 
 /// How the selected volume is.
 pub fn volume(settings: &Settings, selection: &Selection) -> Result<VolumeStatus, Failure> {
-    if ServerRecord::alive(settings, &selection.name)?.is_some_and(|server| server.ready) {
+    if let Some(server) = ServerRecord::alive(settings, &selection.name)?
+        && server.ready
+    {
         match live(settings, &selection.name) {
             Ok(status) => return Ok(status),
             // It was ending when it was asked: its doors close before its drives are at rest.
             Err(_) if ends_soon(settings, &selection.name)? => {}
-            Err(failure) => return Err(failure),
+            Err(failure) => {
+                return Ok(at_rest(selection).not_answered(server.pid, &failure.message));
+            }
         }
     }
+    let user = Tier::BOTH.into_iter().find_map(|tier| in_use::locked_by(selection.path(tier)));
+    let status = at_rest(selection);
+    Ok(match user {
+        Some(user) => status.used_by(&user),
+        None => status,
+    })
+}
+
+/// What the drives say by themselves.
+fn at_rest(selection: &Selection) -> VolumeStatus {
     let [fast, slow] = selection.read();
     let name = selection.name.as_str();
-    Ok(VolumeStatus::at_rest(name, (selection.fast.clone(), fast), (selection.slow.clone(), slow)))
+    VolumeStatus::at_rest(name, (selection.fast.clone(), fast), (selection.slow.clone(), slow))
 }
 
 /// Whether the server of `name` is gone, now or within [`ENDING`].

@@ -28,6 +28,10 @@ pub enum Health {
     Unclean,
     /// Not served, and cannot be as it is.
     Unavailable,
+    /// Another process has its drives.
+    InUse,
+    /// Served by a process that does not answer.
+    NotAnswering,
 }
 
 impl Health {
@@ -39,12 +43,14 @@ impl Health {
             Health::Offline => "OFFLINE",
             Health::Unclean => "UNCLEAN",
             Health::Unavailable => "UNAVAILABLE",
+            Health::InUse => "IN USE",
+            Health::NotAnswering => "NOT ANSWERING",
         }
     }
 
     /// Whether someone should look at it.
     pub fn is_degraded(self) -> bool {
-        matches!(self, Health::Degraded | Health::Unavailable)
+        matches!(self, Health::Degraded | Health::Unavailable | Health::NotAnswering)
     }
 }
 
@@ -213,10 +219,31 @@ pub struct DrivesStatus {
 pub enum DriveState {
     /// In use or ready.
     Online,
-    /// It gave errors.
+    /// It gave errors, or is damaged, truncated or older than the other one.
     Faulty,
     /// It is not there, or is not a drive of this volume.
     Missing,
+}
+
+/// Why a drive cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unusable {
+    /// Missing or faulty.
+    pub state: DriveState,
+    /// In words, without a full stop.
+    pub problem: String,
+}
+
+impl Unusable {
+    /// It is not there, or is not a drive of this volume.
+    pub fn missing(problem: String) -> Unusable {
+        Unusable { state: DriveState::Missing, problem }
+    }
+
+    /// It is the volume's drive, and damaged.
+    pub fn faulty(problem: String) -> Unusable {
+        Unusable { state: DriveState::Faulty, problem }
+    }
 }
 
 impl DriveState {
@@ -399,16 +426,18 @@ impl VolumeStatus {
     /// is wrong.
     pub fn at_rest(
         name: &str,
-        fast: (PathBuf, Result<Superblock, String>),
-        slow: (PathBuf, Result<Superblock, String>),
+        fast: (PathBuf, Result<Superblock, Unusable>),
+        slow: (PathBuf, Result<Superblock, Unusable>),
     ) -> VolumeStatus {
         let any = fast.1.as_ref().or(slow.1.as_ref()).ok().cloned();
         let fast_mode = fast.1.as_ref().ok().map(|superblock| superblock.flush_mode);
         let (state, status, action) = judge_at_rest(name, &fast.1, &slow.1);
         let drive =
-            |tier: Tier, (path, found): (PathBuf, Result<Superblock, String>)| DriveStatus {
+            |tier: Tier, (path, found): (PathBuf, Result<Superblock, Unusable>)| DriveStatus {
                 path,
-                state: if found.is_ok() { DriveState::Online } else { DriveState::Missing },
+                state: found
+                    .as_ref()
+                    .map_or_else(|unusable| unusable.state, |_| DriveState::Online),
                 size_bytes: any.as_ref().map(|any| any.geometry.layouts[tier.index()].drive_bytes),
                 free_bytes: None,
                 reads: 0,
@@ -417,7 +446,7 @@ impl VolumeStatus {
                 write_bytes: 0,
                 flushes: 0,
                 errors: 0,
-                problem: found.err(),
+                problem: found.err().map(|unusable| unusable.problem),
             };
         let geometry = any.as_ref().map(|any| &any.geometry);
         VolumeStatus {
@@ -447,6 +476,37 @@ impl VolumeStatus {
             moves: None,
             recovery: None,
             drives: DrivesStatus { fast: drive(Tier::Fast, fast), slow: drive(Tier::Slow, slow) },
+        }
+    }
+
+    /// The same volume, whose drives `user` has: what its superblocks say is not the whole truth.
+    #[must_use]
+    pub fn used_by(self, user: &str) -> VolumeStatus {
+        if !matches!(self.state, Health::Offline | Health::Unclean) {
+            return self;
+        }
+        VolumeStatus {
+            state: Health::InUse,
+            status: format!("The volume's drives are in use by {user}."),
+            action: Some(
+                "If it is a server, ask it with the --config-dir it was started with, or end it."
+                    .to_owned(),
+            ),
+            ..self
+        }
+    }
+
+    /// The same volume, whose server `pid` does not answer.
+    #[must_use]
+    pub fn not_answered(self, pid: u32, why: &str) -> VolumeStatus {
+        VolumeStatus {
+            state: Health::NotAnswering,
+            status: format!("The volume is served by process {pid}, which does not answer: {why}."),
+            action: Some(format!(
+                "Let it go on if it was stopped (kill -CONT {pid}), look at what its drives do, or \
+                 end it: nothing that was flushed is lost."
+            )),
+            ..self
         }
     }
 
@@ -638,8 +698,8 @@ fn judge_live(engine: &engine::Status, fast: &DriveStatus, slow: &DriveStatus) -
 
 fn judge_at_rest(
     name: &str,
-    fast: &Result<Superblock, String>,
-    slow: &Result<Superblock, String>,
+    fast: &Result<Superblock, Unusable>,
+    slow: &Result<Superblock, Unusable>,
 ) -> Judgement {
     let unavailable = |status: String, action: &str| {
         (Health::Unavailable, status, Some(format!("{action} Nothing was changed.")))
@@ -648,7 +708,7 @@ fn judge_at_rest(
         (Ok(fast), Ok(slow)) => (fast, slow),
         (Err(problem), Ok(_)) | (Ok(_), Err(problem)) => {
             return unavailable(
-                format!("One drive cannot be used: {problem}."),
+                format!("One drive cannot be used: {}.", problem.problem),
                 &format!(
                     "Connect or restore that drive; 'bimetal scan' lists the drives that are \
                      here. 'bimetal lost {name}' says what could be read without it, and \
@@ -658,7 +718,7 @@ fn judge_at_rest(
         }
         (Err(one), Err(two)) => {
             return unavailable(
-                format!("Neither drive can be used: {one}; {two}."),
+                format!("Neither drive can be used: {}; {}.", one.problem, two.problem),
                 "Connect the drives; 'bimetal scan' lists those that are here.",
             );
         }

@@ -60,6 +60,9 @@ fn an_older_copy_of_one_drive_is_noticed_and_the_newer_pair_still_opens() {
         .expect(3, &["older", "earlier copy"]);
     serve(&place, "v.fast", "old.slow").expect(4, &["older", "earlier copy"]);
     serve(&place, "old.fast", "v.slow").expect(4, &["older", "earlier copy"]);
+    let said = place.bimetal(&["--json", "status", "--fast", "v.fast", "--slow", "old.slow"]);
+    assert_eq!(said.code, 3, "{said:?}");
+    assert_eq!(said.json()["volumes"][0]["drives"]["slow"]["state"], "faulty");
     serve(&place, "v.fast", "v.slow").expect(0, &[]);
 }
 
@@ -72,6 +75,9 @@ fn a_truncated_drive_is_refused_and_opens_again_at_full_length() {
         file.set_len(length - (1 << 20)).unwrap();
         serve(&place, "v.fast", "v.slow").expect(4, &["truncated", drive, "nothing was changed"]);
         place.bimetal(&["check", "v"]).expect(3, &["truncated", drive]);
+        let said = place.bimetal(&["status", "v"]);
+        assert!(said.code == 3 && said.out.contains("FAULTY"), "{said:?}");
+        assert!(said.out.contains("truncated"), "{said:?}");
         file.set_len(length).unwrap();
         serve(&place, "v.fast", "v.slow").expect(0, &[]);
     }

@@ -59,6 +59,9 @@ fn a_volume_is_served_once_and_the_refusal_says_by_whom() {
         let said = place.bimetal(&[&words[..2], verb, &words[2..], &["vol0.slow"]].concat());
         said.expect(4, &["in use by process", &pid]);
     }
+    let words = ["--config-dir", other.to_str().unwrap(), "--json", "status", "--fast"];
+    let said = place.bimetal(&[&words[..], &["vol0.fast", "--slow", "vol0.slow"]].concat());
+    assert_eq!(said.json()["volumes"][0]["state"], "in_use", "{said:?}");
     assert_eq!(server.stop().code(), Some(0));
     assert!(fs::read_dir(place.path("conf/run")).unwrap().count() == 0, "nothing is left behind");
 }

@@ -31,7 +31,7 @@ fn superblock(role: Tier, state: State) -> Superblock {
     }
 }
 
-fn at_rest(fast: Result<Superblock, String>, slow: Result<Superblock, String>) -> VolumeStatus {
+fn at_rest(fast: Result<Superblock, Unusable>, slow: Result<Superblock, Unusable>) -> VolumeStatus {
     VolumeStatus::at_rest("vol0", ("/f".into(), fast), ("/s".into(), slow))
 }
 
@@ -49,13 +49,13 @@ fn the_state_at_rest_follows_the_superblocks() {
 fn a_missing_or_swapped_drive_makes_it_unavailable_and_says_what_to_do() {
     let fast = || superblock(Tier::Fast, State::Clean);
     let slow = || superblock(Tier::Slow, State::Clean);
-    let missing = at_rest(Ok(fast()), Err("there is no drive at /s".into()));
+    let missing = at_rest(Ok(fast()), Err(Unusable::missing("there is no drive at /s".into())));
     assert_eq!(missing.state, Health::Unavailable);
     assert_eq!(missing.drives.slow.state, DriveState::Missing);
     assert!(missing.status.contains("no drive at /s"));
     assert!(missing.text().contains("action: Connect"), "{}", missing.text());
     assert_eq!(at_rest(Ok(slow()), Ok(fast())).state, Health::Unavailable);
-    let nothing = at_rest(Err("a".into()), Err("b".into()));
+    let nothing = at_rest(Err(Unusable::missing("a".into())), Err(Unusable::faulty("b".into())));
     assert_eq!((nothing.state, nothing.size_bytes), (Health::Unavailable, None));
     assert!(nothing.text().contains("identity unknown"));
 }
