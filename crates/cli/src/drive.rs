@@ -104,8 +104,7 @@ impl Drive {
                 .on_path("open", &resolved)?,
         };
         if size_bytes == 0 {
-            return Err(Failure::failed(format!("{} is empty (0 bytes)", path.display()))
-                .hint("give it a size: PATH:SIZE makes a sparse file, such as fast.img:1G"));
+            return Err(Failure::failed(format!("{} is empty (0 bytes)", path.display())));
         }
         Ok(Drive { path: resolved, kind, size_bytes, identity: (facts.dev(), facts.ino()) })
     }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use engine::{Error, Inspection, Member, Superblock, Tier};
 use io::ErrorKind;
+use io::units::human_bytes;
 use rustix::io::Errno;
 use uring::{Access, Kernel};
 
@@ -112,7 +113,7 @@ impl Selection {
         let mut sizes_bytes = [0; 2];
         let mut readings = Tier::BOTH.map(|tier| {
             let path = self.path(tier);
-            let drive = Drive::look(path).map_err(|failure| Unusable::missing(failure.message))?;
+            let drive = self.look(tier).map_err(|failure| Unusable::missing(failure.message))?;
             sizes_bytes[tier.index()] = drive.size_bytes;
             let found = members::read(&drive.path);
             match found.map_err(|failure| Unusable::faulty(failure.message))? {
@@ -136,6 +137,29 @@ impl Selection {
             }
         }
         readings
+    }
+
+    /// Looks at a drive. An empty file is told with what it was: whoever gives it a size again has
+    /// zeros in place of data.
+    fn look(&self, tier: Tier) -> Result<Drive, Failure> {
+        let path = self.path(tier);
+        Drive::look(path).map_err(|failure| {
+            if !path.metadata().is_ok_and(|facts| facts.is_file() && facts.len() == 0) {
+                return failure;
+            }
+            let size = match members::read(self.path(tier.other())) {
+                Ok(Inspection::Member(other)) => {
+                    let was_bytes = other.geometry.layouts[tier.index()].drive_bytes;
+                    format!("; it was {} long", human_bytes(was_bytes))
+                }
+                _ => String::new(),
+            };
+            Failure::refused(format!(
+                "{}, and was the {tier} drive of '{}'{size}. Restore it from a copy; do not make \
+                 it longer, what it held is not in it",
+                failure.message, self.name
+            ))
+        })
     }
 
     /// Where a drive is.
@@ -166,7 +190,7 @@ impl Selection {
     /// A drive is of another volume than the file says, or in use.
     pub fn open(&self, kernel: &Kernel, access: Access) -> Result<[Member; 2], Failure> {
         self.refuse_strangers()?;
-        let looks = [&self.fast, &self.slow].map(|path| Drive::look(path));
+        let looks = Tier::BOTH.map(|tier| self.look(tier));
         let access = if looks.iter().all(Result::is_ok) { access } else { Access::ReadOnly };
         if let [Err(one), Err(other)] = &looks {
             return Err(Failure::failed(format!("{one}; {other}")));
@@ -210,8 +234,8 @@ impl Selection {
     /// Refuses when a drive is not there or belongs to another volume than the file says, before
     /// anything is opened. Whether the two fit together is judged by the engine.
     pub fn verify_identity(&self) -> Result<(), Failure> {
-        for path in [&self.fast, &self.slow] {
-            Drive::look(path)?;
+        for tier in Tier::BOTH {
+            self.look(tier)?;
         }
         self.refuse_strangers()
     }

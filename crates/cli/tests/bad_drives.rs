@@ -154,7 +154,10 @@ fn a_missing_or_blank_drive_is_named() {
     serve(&place, "v.fast", "blank").expect(1, &["blank", "not part of a bimetal volume"]);
     serve(&place, "blank", "blank2").expect(1, &["no drive at blank2"]);
     fs::write(place.path("empty"), "").unwrap();
-    serve(&place, "v.fast", "empty").expect(4, &["empty"]);
+    // Never advice to give it a size: its data would be zeros.
+    let said = serve(&place, "v.fast", "empty");
+    said.expect(4, &["empty", "was the slow drive of 'v'", "it was 128", "Restore"]);
+    assert!(!said.err.contains("sparse"), "{said:?}");
     fs::rename(place.path("v.slow"), place.path("moved.slow")).unwrap();
     place.bimetal(&["serve", "v", "--run", "true"]).expect(4, &["no drive at", "v.slow"]);
     let said = place.bimetal(&["status", "v"]);

@@ -141,7 +141,7 @@ fn absurd_sizes_and_options_are_refused_in_words() {
     create(".", "s:1G", &[]).expect(1, &["directory"]);
     place.bimetal(&["create", "../v", "--fast", "f:1G", "--slow", "s:1G"]).expect(2, &["name"]);
     fs::write(place.path("empty"), "").unwrap();
-    create("empty", "s:1G", &[]).expect(1, &["empty", "PATH:SIZE"]);
+    create("empty", "s:1G", &[]).expect(1, &["empty", "say how big"]);
     assert!(!place.path("f").exists() && !place.path("s").exists());
 }
 

@@ -200,6 +200,9 @@ fn examine(tier: Tier, argument: &DriveArgument, force: bool) -> Result<Candidat
                 drive: None,
             });
         }
+        (Err(failure), None) if path.metadata().is_ok_and(|m| m.is_file() && m.len() == 0) => {
+            return Err(failure.hint(format!("say how big it is to be: {}:1G", path.display())));
+        }
         (drive, _) => drive?,
     };
     let users = in_use::users(&drive);
