@@ -28,7 +28,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::output::Output;
 use crate::settings::{SYSTEM_CONFIG_DIR, Settings};
 
@@ -126,8 +126,10 @@ impl Verb {
 }
 
 fn main() -> ExitCode {
-    // Clap itself ends with code 2 for a wrong command line and 0 for --help and --version.
-    let line = CommandLine::parse();
+    let line = match CommandLine::try_parse() {
+        Ok(line) => line,
+        Err(error) => return wrong_line(&error),
+    };
     let outcome =
         Settings::new(&line.config_dir, line.json).and_then(|settings| line.verb.run(&settings));
     match outcome {
@@ -137,6 +139,19 @@ fn main() -> ExitCode {
             failure.exit.into()
         }
     }
+}
+
+/// Ends as clap would: with code 2 for a wrong command line, 0 for --help and --version. Whoever asks
+/// for JSON gets the error as JSON too.
+fn wrong_line(error: &clap::Error) -> ExitCode {
+    let json = std::env::args_os().skip(1).take_while(|word| word != "--").any(|w| w == "--json");
+    if !json || !error.use_stderr() {
+        error.exit()
+    }
+    let text = error.to_string();
+    let failure = Failure::usage(text.trim_start_matches("error: ").trim_end());
+    Output { json }.complain("bimetal", &failure);
+    failure.exit.into()
 }
 
 #[cfg(test)]

@@ -17,6 +17,8 @@ use crate::volume_name::VolumeName;
 
 /// Where volume files are unless told otherwise.
 pub const SYSTEM_CONFIG_DIR: &str = "/etc/bimetal";
+/// `sun_path` holds 108 bytes, one of them the end of the text.
+const SOCKET_PATH_BYTES_MAX: usize = 107;
 const SYSTEM_RUNTIME_DIR: &str = "/run/bimetal";
 
 /// Set for every command.
@@ -86,6 +88,21 @@ impl Settings {
     /// Locked by the server of the volume while it lives, and says who that is.
     pub fn server_file(&self, name: &VolumeName) -> PathBuf {
         self.runtime_file(name, "server")
+    }
+
+    /// Refuses a volume whose sockets could not be made: the kernel takes short paths only.
+    pub fn verify_socket_paths(&self, name: &VolumeName) -> Result<(), Failure> {
+        let socket = self.control_socket(name);
+        let length = socket.as_os_str().len();
+        if length <= SOCKET_PATH_BYTES_MAX {
+            return Ok(());
+        }
+        Err(Failure::failed(format!(
+            "the socket {} would have a path of {length} bytes, and the system takes \
+             {SOCKET_PATH_BYTES_MAX}",
+            socket.display()
+        ))
+        .hint("choose a shorter --config-dir or a shorter name"))
     }
 
     /// The server's control socket.

@@ -130,7 +130,22 @@ fn absurd_sizes_and_options_are_refused_in_words() {
     };
     create("f:0", "s:1G", &[]).expect(2, &["no bytes"]);
     create("f:1Q", "s:1G", &[]).expect(2, &["unit"]);
-    create("f:1M", "s:1G", &[]).expect(2, &["too small"]);
+    create("f:1M", "s:1G", &[]).expect(2, &["too small for the fast drive: it has 1M"]);
+    let here = place.dir.path().file_name().unwrap().to_str().unwrap();
+    create("f:64M", &format!("../{here}/f:128M"), &[])
+        .expect(4, &["are both", "two different drives"]);
+    let long = "x".repeat(120);
+    let said = place.bimetal(&[
+        "--config-dir",
+        &long,
+        "create",
+        "v",
+        "--fast",
+        "f:64M",
+        "--slow",
+        "s:128M",
+    ]);
+    said.expect(1, &["107", "shorter --config-dir"]);
     create("f:256M", "s:1M", &[]).expect(2, &["too small"]);
     create("f:256M", "s:7000P", &[]).expect(2, &["too small"]);
     create("f:256M", "s:1G", &["--extent", "3K"]).expect(2, &["power of two"]);

@@ -89,9 +89,12 @@ fn a_wrong_command_line_is_a_usage_error() {
         &["serve"],
         &["serve", "v", "--fast", "x"],
         &["status", "--fast", "x"],
+        &["serve", "v", "--tls-optional"],
     ] {
         let said = place.bimetal(words);
         assert_eq!(said.code, 2, "{said:?}");
+        let said = place.bimetal(&[&["--json"], words].concat());
+        assert_eq!((said.code, &said.json()["error"]["exit_code"]), (2, &2.into()), "{said:?}");
     }
     assert!(place.bimetal(&["--help"]).out.contains("Exit codes"));
     assert!(place.bimetal(&["create", "--help"]).out.contains("bimetal create"));

@@ -252,10 +252,10 @@ pub fn plan(
         if layout.slots < 16 {
             let needed = layout.slots_at + 16 * extent;
             return refuse(format!(
-                "{} is too small: {} of {}, and at least {} are needed with these options",
+                "{} is too small for the {} drive: it has {}, and these options need at least {}",
                 info.path,
+                if layout.log_bytes > 0 { "fast" } else { "slow" },
                 human_bytes(info.size_bytes),
-                if layout.log_bytes > 0 { "the fast drive" } else { "the slow drive" },
                 human_bytes(needed.next_multiple_of(MIB))
             ));
         }

@@ -43,7 +43,7 @@ struct Check {
     map_pages: u64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Copy, Serialize)]
 struct Mapped {
     fast: u64,
     slow: u64,
@@ -105,10 +105,14 @@ fn text(check: &Check) -> String {
     let mut line = |line: String| writeln!(text, "{line}").expect("a string takes any text");
     let left = if check.clean { "closed in order" } else { "not closed in order" };
     line(format!("volume '{}' ({left})", check.name));
-    line(format!(
-        "{} map pages, {} extents on the fast drive, {} on the slow one",
-        check.map_pages, check.extents_mapped.fast, check.extents_mapped.slow
-    ));
+    let Mapped { fast, slow } = check.extents_mapped;
+    // After an error in the map nothing was counted.
+    if check.errors.is_empty() || fast + slow > 0 {
+        let pages = check.map_pages;
+        line(format!(
+            "{pages} map pages, {fast} extents on the fast drive, {slow} on the slow one"
+        ));
+    }
     if check.log_records > 0 {
         let dirty = human_bytes(check.log_dirty_bytes);
         line(format!("{} log records to replay, {dirty} only in the log", check.log_records));

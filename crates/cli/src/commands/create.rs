@@ -154,6 +154,8 @@ pub fn run(arguments: &CreateArguments, settings: &Settings) -> Outcome {
 
 fn check_name(arguments: &CreateArguments, settings: &Settings) -> Result<(), Failure> {
     let name = &arguments.name;
+    // Now, and not when it is served the first time.
+    settings.verify_socket_paths(name)?;
     if let Some(server) = ServerRecord::alive(settings, name)? {
         return Err(Failure::refused(format!("volume '{name}' is served by {server}"))
             .hint(format!("stop it first, or choose another name than '{name}'")));
@@ -174,9 +176,8 @@ fn examine(tier: Tier, argument: &DriveArgument, force: bool) -> Result<Candidat
             return Err(Failure::failed(format!("there is no drive at {}", path.display()))
                 .hint(format!("to make a sparse file there, say how big: {}:1G", path.display())));
         };
-        let path = std::path::absolute(path).on_path("find", path)?;
         return Ok(Candidate {
-            path,
+            path: resolved(path)?,
             size_bytes,
             make: true,
             empty: false,
@@ -256,6 +257,13 @@ fn examine(tier: Tier, argument: &DriveArgument, force: bool) -> Result<Candidat
         membership: membership(&drive.path),
         drive: Some(drive),
     })
+}
+
+/// The one path of a file that is to be made: the same file by another way is the same drive.
+fn resolved(path: &Path) -> Result<PathBuf, Failure> {
+    let path = std::path::absolute(path).on_path("find", path)?;
+    let dir = path.parent().and_then(|dir| dir.canonicalize().ok());
+    Ok(dir.zip(path.file_name()).map_or_else(|| path.clone(), |(dir, name)| dir.join(name)))
 }
 
 /// Refuses drives that cannot go together, and says what is unwise.

@@ -52,16 +52,16 @@ pub struct ServeArguments {
     degraded: bool,
     /// Require TLS of NBD clients; the directory holds server-cert.pem, server-key.pem and, with
     /// --tls-verify-peer, ca-cert.pem
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", group = "tls")]
     tls_certificates: Option<PathBuf>,
     /// Require TLS with a shared key of NBD clients; the file holds USER:HEXKEY lines
-    #[arg(long, value_name = "FILE", conflicts_with = "tls_certificates")]
+    #[arg(long, value_name = "FILE", group = "tls")]
     tls_psk: Option<PathBuf>,
     /// Clients must show a certificate signed by ca-cert.pem
     #[arg(long, requires = "tls_certificates")]
     tls_verify_peer: bool,
     /// Clients may also connect without TLS
-    #[arg(long)]
+    #[arg(long, requires = "tls")]
     tls_optional: bool,
     /// Serve plain NBD on addresses that other machines reach, without encryption or
     /// authentication

@@ -76,6 +76,7 @@ pub struct Ready {
 /// Serves until stopped.
 pub fn serve(settings: &Settings, selection: &Selection, options: &ServeOptions) -> Outcome {
     options.doors.verify()?;
+    settings.verify_socket_paths(&selection.name)?;
     let mut lock = ServerLock::take(settings, &selection.name)?;
     let mut record = ServerRecord {
         pid: std::process::id(),

@@ -125,9 +125,12 @@ impl ServerLock {
             }
         }
         let server = ServerRecord::alive(settings, name)?.unwrap_or_default();
-        Err(Failure::refused(format!("volume '{name}' is already served by {server}")).hint(
-            format!("'bimetal status {name}' shows it; 'bimetal detach {name}' or SIGTERM ends it"),
-        ))
+        let end = match server.background {
+            true => format!("'bimetal detach {name}' ends it"),
+            false => format!("SIGTERM ends it: kill {}", server.pid),
+        };
+        Err(Failure::refused(format!("volume '{name}' is already served by {server}"))
+            .hint(format!("'bimetal status {name}' shows it; {end}")))
     }
 
     /// Says who we are.
