@@ -4,12 +4,13 @@
 //! operation at once.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use io::{Buf, Command, Device, DeviceInfo, ErrorKind, IoError, Transfer};
+use io::{Buf, Command, Device, DeviceInfo, ErrorKind, IoError, Transfer, WaitList};
 
 use crate::address::Tier;
 use crate::status::DriveUse;
@@ -31,6 +32,36 @@ struct DriveInner {
     /// The superblock copy that is damaged or older: it is overwritten first, so that a cut
     /// meanwhile leaves the other, also when an earlier cut had torn one.
     stale_copy: usize,
+    /// Flushes submitted so far.
+    flushes_begun: Cell<u64>,
+    /// Those that have not ended, by number.
+    flushes_under_way: RefCell<BTreeSet<u64>>,
+    flush_ended: WaitList,
+    /// The first flush that failed. None succeeds after it: the drive has told of what it lost, and
+    /// tells it once.
+    failed_flush: RefCell<Option<IoError>>,
+}
+
+/// A flush that has not ended.
+struct FlushUnderWay {
+    drive: Drive,
+    number: u64,
+}
+
+impl FlushUnderWay {
+    fn begin(drive: &Drive) -> FlushUnderWay {
+        let number = drive.0.flushes_begun.get();
+        drive.0.flushes_begun.set(number + 1);
+        drive.0.flushes_under_way.borrow_mut().insert(number);
+        FlushUnderWay { drive: drive.clone(), number }
+    }
+}
+
+impl Drop for FlushUnderWay {
+    fn drop(&mut self) {
+        self.drive.0.flushes_under_way.borrow_mut().remove(&self.number);
+        self.drive.0.flush_ended.wake_all();
+    }
 }
 
 impl Drive {
@@ -68,6 +99,10 @@ impl Drive {
             first_error: RefCell::default(),
             suspect: Cell::default(),
             stale_copy,
+            flushes_begun: Cell::default(),
+            flushes_under_way: RefCell::default(),
+            flush_ended: WaitList::new(),
+            failed_flush: RefCell::default(),
         }))
     }
 
@@ -130,14 +165,34 @@ impl Drive {
         self.transfer(buf, |device, buf| device.write(at, buf))
     }
 
-    /// Submits a flush.
-    pub fn flush(&self) -> Watched<Command> {
+    /// Submits a flush. It ends when all have ended that were under way beside it, and well only
+    /// when none has failed: of two flushes at once a drive, or the kernel, tells one of a lost
+    /// write and the other nothing. Who waits for flushes of both drives must take the fast one's
+    /// first, always: nobody may hold an outcome of one drive back while he waits for the other's.
+    pub fn flush(&self) -> impl Future<Output = Result<(), IoError>> + use<> {
         self.count(|traffic| traffic.flushes += 1);
+        let under_way = FlushUnderWay::begin(self);
         let operation = match self.device() {
             Some(device) => Pending::UnderWay(device.flush()),
             None => Pending::Refused(None),
         };
-        Watched { drive: self.clone(), operation }
+        let command: Watched<Command> = Watched { drive: self.clone(), operation };
+        async move {
+            let outcome = command.await;
+            let drive = under_way.drive.clone();
+            if let Err(error) = outcome {
+                drive.0.failed_flush.borrow_mut().get_or_insert(error);
+            }
+            drop(under_way);
+            let begun = drive.0.flushes_begun.get();
+            let quiet = || {
+                let oldest = drive.0.flushes_under_way.borrow().first().copied();
+                oldest.is_none_or(|oldest| oldest >= begun).then_some(())
+            };
+            drive.0.flush_ended.until(quiet).await;
+            let failed = drive.0.failed_flush.borrow().clone();
+            failed.map_or(Ok(()), Err)
+        }
     }
 
     fn transfer(
