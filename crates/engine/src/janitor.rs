@@ -91,7 +91,8 @@ pub(crate) async fn run(shared: Rc<Shared>) {
                 Ok(false) => {
                     // Everything that could move stays better where it is, until clients change
                     // something.
-                    let doze_until = doze_until(&shared.state.borrow());
+                    let now_ns = shared.io.now_ns();
+                    let doze_until = doze_until(&shared.state.borrow(), now_ns);
                     rest(&shared, doze_until, Rest::UntilWoken).await;
                     Ok(())
                 }
@@ -159,7 +160,7 @@ fn choose(state: &mut State, now_ns: u64) -> Work {
     }
     let idle_at = state.last_request_ns + IDLE_NS;
     let idle = state.requests_under_way == 0 && now_ns >= idle_at;
-    let vouch_due = idle && doze_until(state).is_some_and(|due| now_ns >= due);
+    let vouch_due = idle && doze_until(state, now_ns).is_some_and(|due| now_ns >= due);
     let has_work = destageable
         || vouch_due
         || reclaimable >= worth
@@ -167,7 +168,7 @@ fn choose(state: &mut State, now_ns: u64) -> Work {
         || state.policy.has_candidates()
         || state.slots[0].free() < state.fast_reserve();
     if !has_work {
-        return Work::Doze(doze_until(state));
+        return Work::Doze(doze_until(state, now_ns));
     }
     if !idle {
         let busy = state.requests_under_way > 0;
@@ -188,12 +189,15 @@ fn choose(state: &mut State, now_ns: u64) -> Work {
     if state.policy.has_candidates() || state.slots[0].free() < state.fast_reserve() {
         return Work::Move;
     }
-    Work::Doze(doze_until(state))
+    Work::Doze(doze_until(state, now_ns))
 }
 
 /// When the slow drive is made to vouch for what has changed, if anything has.
-fn doze_until(state: &State) -> Option<u64> {
-    state.doubts.any_touched().then_some(state.last_request_ns + VOUCH_IDLE_NS)
+/// While requests are under way, as they are for minutes on a drive that hangs, that moment may
+/// have come, and nothing can be done: a later one is given.
+fn doze_until(state: &State, now_ns: u64) -> Option<u64> {
+    let busy_until_ns = if state.requests_under_way > 0 { now_ns } else { state.last_request_ns };
+    state.doubts.any_touched().then_some(busy_until_ns + VOUCH_IDLE_NS)
 }
 
 fn suspects(shared: &Shared) -> bool {
