@@ -78,6 +78,7 @@ fn a_truncated_drive_is_refused_and_opens_again_at_full_length() {
         let said = place.bimetal(&["status", "v"]);
         assert!(said.code == 3 && said.out.contains("FAULTY"), "{said:?}");
         assert!(said.out.contains("truncated"), "{said:?}");
+        place.bimetal(&["list"]).expect(3, &[]);
         file.set_len(length).unwrap();
         serve(&place, "v.fast", "v.slow").expect(0, &[]);
     }

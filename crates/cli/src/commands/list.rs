@@ -14,7 +14,9 @@ use crate::volume_status::VolumeStatus;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   bimetal list
-  bimetal --json list | jq -r '.volumes[].name'")]
+  bimetal --json list | jq -r '.volumes[].name'
+
+Ends with exit code 3 when a volume is degraded or cannot be used.")]
 pub struct ListArguments {}
 
 #[derive(Debug, Serialize)]
@@ -26,10 +28,14 @@ struct List {
 /// Runs the command.
 pub fn run(_: &ListArguments, settings: &Settings) -> Outcome {
     let (volumes, problems) = survey::all(settings)?;
-    let failed = !problems.is_empty();
+    let exit = match problems.is_empty() {
+        false => Exit::Failed,
+        true if volumes.iter().any(|volume| volume.state.is_degraded()) => Exit::Degraded,
+        true => Exit::Done,
+    };
     let list = List { volumes, problems };
     settings.output.show("list", &list, |list| text(list, settings))?;
-    Ok(if failed { Exit::Failed } else { Exit::Done })
+    Ok(exit)
 }
 
 fn text(list: &List, settings: &Settings) -> String {
