@@ -261,6 +261,9 @@ struct Nature {
     lies: bool,
     /// The only drive whose map rots: of each page one drive's copies must do.
     rotting: Tier,
+    /// The volume was closed in order once. Before, a page's first copy on the other drive may be
+    /// torn by a cut with nothing older beside it: rot on top of that is two faults, and refused.
+    map_is_whole: bool,
 }
 
 impl Nature {
@@ -387,11 +390,13 @@ impl Nature {
             damage: if allowed.rot || allowed.old { share(40, 60) } else { 0 },
             lies: allowed.lies && share(4, 1) > 0,
             rotting: if random.chance(70) { Tier::Fast } else { Tier::Slow },
+            map_is_whole: false,
             random,
         }
     }
 
     fn life(&mut self, number: u64, after_close: bool) -> Life {
+        self.map_is_whole |= after_close;
         let mut life = Life::look(self.random.bits());
         if number == 0 {
             life.clients = self.fill();
@@ -401,8 +406,10 @@ impl Nature {
         }
         if self.random.chance(self.damage) {
             life.damage = (0..1 + self.random.below(2)).map(|_| self.draw_damage()).collect();
+            let whole = self.map_is_whole;
             life.damage.retain(|damage| match damage {
                 Damage::OlderCopy { .. } => self.allowed.old,
+                Damage::MapPage { .. } | Damage::MapSector { .. } => self.allowed.rot && whole,
                 _ => self.allowed.rot,
             });
         }
