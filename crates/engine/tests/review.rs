@@ -404,8 +404,8 @@ fn a_damaged_log_header_is_told_also_when_much_was_in_flight_behind_it() {
 struct Retrying;
 
 impl Model for Retrying {
-    fn done_at_ns(&mut self, now_ns: u64, request: &Request) -> u64 {
-        now_ns + if request.kind == Kind::Read { 7 * SECOND_NS } else { MILLISECOND_NS }
+    fn submit(&mut self, now_ns: u64, _: u64, request: &Request) -> Option<u64> {
+        Some(now_ns + if request.kind == Kind::Read { 7 * SECOND_NS } else { MILLISECOND_NS })
     }
 
     fn duplicate(&self) -> Box<dyn Model> {

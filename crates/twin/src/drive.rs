@@ -6,7 +6,8 @@ use crate::cache::Cache;
 use crate::change::Change;
 use crate::medium::BLOCK_BYTES;
 use crate::mischief::{Deed, Mischief, Verdict};
-use crate::model::{Channels, Kind, Latencies, Model, Request};
+use crate::model::{Channels, Finished, Kind, Latencies, Model, Request};
+use crate::profile::Profile;
 use crate::random::Random;
 
 /// Bytes a volatile cache holds where nothing else is said: what disks and NAND drives of
@@ -28,8 +29,13 @@ pub struct DriveSpec {
     pub rotational: bool,
     /// Size of the volatile write cache in bytes; 0: none, what completes is durable.
     pub cache_bytes: u64,
-    /// How long it takes.
+    /// How long it takes, where no profile says so.
     pub latencies: Latencies,
+    /// The drive it is the twin of: physics instead of plain latencies.
+    pub profile: Option<Profile>,
+    /// Whether it keeps what is written. Without, reads give zeros and a power cut loses nothing:
+    /// for runs in which only time counts, over more bytes than fit in memory.
+    pub keeps_content: bool,
 }
 
 impl DriveSpec {
@@ -43,6 +49,8 @@ impl DriveSpec {
             rotational: false,
             cache_bytes: CACHE_BYTES,
             latencies: Latencies::flash(),
+            profile: None,
+            keeps_content: true,
         }
     }
 
@@ -105,9 +113,14 @@ impl Drive {
         assert!(matches!(spec.sector_bytes, 512 | 4096), "sectors have 512 or 4096 bytes");
         assert!(matches!(spec.atomic_write_bytes, 512 | 4096), "atomic units have 512 or 4096");
         assert!(spec.size_bytes <= 1 << 60, "{} is too large for byte arithmetic", spec.path);
+        let chance = random.fork();
+        let model: Box<dyn Model> = match &spec.profile {
+            Some(profile) => profile.model(chance),
+            None => Box::new(Channels::new(spec.latencies.clone(), chance)),
+        };
         Drive {
             cache: Cache::new(spec.cache_bytes),
-            model: Box::new(Channels::new(spec.latencies.clone(), random.fork())),
+            model,
             random: random.fork(),
             mischief: Mischief::new(random.fork()),
             counters: DriveCounters::default(),
@@ -130,8 +143,14 @@ impl Drive {
         self.model = model;
     }
 
-    /// A request arrives: counted, checked and timed. Says when it ends, and how.
-    pub(crate) fn accept(&mut self, now_ns: u64, request: &Request) -> (u64, Verdict) {
+    /// A request arrives: counted, checked and given to physics. Says when it ends, if that is
+    /// known already, and how.
+    pub(crate) fn accept(
+        &mut self,
+        now_ns: u64,
+        tag: u64,
+        request: &Request,
+    ) -> (Option<u64>, Verdict) {
         let counters = &mut self.counters;
         match request.kind {
             Kind::Read => {
@@ -159,9 +178,29 @@ impl Drive {
             }
         };
         self.counters.errors += u64::from(verdict.error.is_some());
-        let physics_ns = self.model.done_at_ns(now_ns, request).max(now_ns);
-        let done_at_ns = physics_ns.saturating_add(verdict.late_ns);
-        (done_at_ns.max(self.mischief.hung_until_ns), verdict)
+        let physics_ns = self.model.submit(now_ns, tag, request);
+        let done_at_ns = physics_ns.map(|ns| self.ends_at_ns(ns.max(now_ns), verdict.late_ns));
+        (done_at_ns, verdict)
+    }
+
+    /// When a request ends that physics has done with at `physics_ns`.
+    pub(crate) fn ends_at_ns(&self, physics_ns: u64, late_ns: u64) -> u64 {
+        physics_ns.saturating_add(late_ns).max(self.mischief.hung_until_ns)
+    }
+
+    /// When its physics goes on by itself.
+    pub(crate) fn next_ns(&self) -> Option<u64> {
+        self.model.next_ns()
+    }
+
+    /// Its physics lives on until now.
+    pub(crate) fn advance(&mut self, now_ns: u64, finished: &mut Vec<Finished>) {
+        self.model.advance(now_ns, finished);
+    }
+
+    /// Physics forgets what is under way: it has been told to have failed.
+    pub(crate) fn drop_requests(&mut self) {
+        self.model.reset();
     }
 
     /// What the request changes, of the change it asks for.

@@ -6,24 +6,29 @@
 //!
 //! It knows nothing of what runs on it.
 
+mod bench;
 mod cache;
 mod change;
+mod disk;
 mod drive;
 mod fault;
 mod loss;
 mod medium;
 mod mischief;
 mod model;
+mod profile;
 mod random;
 mod simulation;
 mod state;
 mod trace;
 
+pub use bench::{Bench, Load, Pattern, Rate};
 pub use drive::{DriveCounters, DriveSpec};
 pub use fault::{ALWAYS_PPM, Fault, FaultCounts, Faults, Harm};
 pub use loss::{CacheLoss, ReorderBound};
 pub use medium::{NumberHasher, NumberMap};
-pub use model::{Kind, Latencies, Model, Request};
+pub use model::{Finished, Kind, Latencies, Model, Request};
+pub use profile::{Condition, Number, Part, Profile, ProfileError, Setting};
 pub use random::{Random, mix};
 pub use simulation::{DriveId, DriveImage, Outcome, Simulation, Snapshot};
 pub use state::{CutPoint, Moment};

@@ -1,7 +1,12 @@
-//! How long a drive takes: the physics behind a simulated drive.
+//! How long a drive takes: the seam between a simulated drive and its physics.
 //!
-//! A model sees each request when it is submitted and says when it will be done. It keeps what
-//! it needs between requests (head position, busy channels, ...) and never sees content.
+//! * A model sees each request when it is submitted. One that knows then when the request will be
+//!   done says so at once; one that reorders its queue or waits for room in a cache says so later,
+//!   by [`Model::advance`].
+//! * It keeps what it needs between requests (where the head is, what the cache holds, ...) and
+//!   never sees content.
+//! * Time never goes backwards, and whoever drives a model stops at each moment that
+//!   [`Model::next_ns`] names before going further.
 
 use crate::random::Random;
 
@@ -31,11 +36,31 @@ pub struct Request {
     pub length: u64,
 }
 
+/// A request that has come to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Finished {
+    /// The name it was submitted under.
+    pub tag: u64,
+    /// When (ns), not before its submission and not after the moment it is told.
+    pub at_ns: u64,
+}
+
 /// The physics of one drive.
 pub trait Model: Send + Sync {
-    /// When, on the virtual clock (ns), the request submitted at `now_ns` is done. Not before
-    /// `now_ns`.
-    fn done_at_ns(&mut self, now_ns: u64, request: &Request) -> u64;
+    /// Takes the request `tag`, a name that no other request under way has. Says when (ns, not
+    /// before `now_ns`) it will be done, if that is certain already; else [`Model::advance`] tells.
+    fn submit(&mut self, now_ns: u64, tag: u64, request: &Request) -> Option<u64>;
+
+    /// When something may happen next without further requests. Never `None` while a request is
+    /// under way whose end has not been told.
+    fn next_ns(&self) -> Option<u64> {
+        None
+    }
+
+    /// Lives on until `now_ns`, and tells what has finished until then.
+    fn advance(&mut self, now_ns: u64, finished: &mut Vec<Finished>) {
+        let _ = (now_ns, finished);
+    }
 
     /// A copy in the same condition, for snapshots of a simulation.
     fn duplicate(&self) -> Box<dyn Model>;
@@ -117,7 +142,7 @@ impl Channels {
 }
 
 impl Model for Channels {
-    fn done_at_ns(&mut self, now_ns: u64, request: &Request) -> u64 {
+    fn submit(&mut self, now_ns: u64, _: u64, request: &Request) -> Option<u64> {
         let of = &self.latencies;
         let (base_ns, moved_bytes) = match request.kind {
             Kind::Read => (of.read_ns, request.length),
@@ -132,7 +157,7 @@ impl Model for Channels {
         }
         let channel = self.free_at_ns.iter_mut().min().expect("at least one channel");
         *channel = now_ns.max(*channel) + plain_ns + jitter_ns;
-        *channel
+        Some(*channel)
     }
 
     fn duplicate(&self) -> Box<dyn Model> {
@@ -153,7 +178,7 @@ mod tests {
         let latencies = Latencies { jitter_percent: 0, channels: 2, ..Latencies::disk() };
         let mut model = Channels::new(latencies, Random::new(1));
         let request = Request { kind: Kind::Flush, at: 0, length: 0 };
-        let done: Vec<u64> = (0..4).map(|_| model.done_at_ns(1000, &request)).collect();
+        let done: Vec<u64> = (0..4).map(|_| model.submit(1000, 0, &request).unwrap()).collect();
         assert_eq!(done, [12_001_000, 12_001_000, 24_001_000, 24_001_000]);
     }
 
@@ -162,7 +187,8 @@ mod tests {
         let latencies = Latencies { stall_permille: 100, channels: 1000, ..Latencies::flash() };
         let mut model = Channels::new(latencies, Random::new(1));
         let request = Request { kind: Kind::Write, at: 0, length: 4096 };
-        let stalled = (0..1000).filter(|_| model.done_at_ns(0, &request) >= 20_000_000).count();
+        let stalled =
+            (0..1000).filter(|_| model.submit(0, 0, &request) >= Some(20_000_000)).count();
         assert!((70..130).contains(&stalled), "{stalled}");
     }
 
@@ -170,7 +196,7 @@ mod tests {
     fn jitter_lets_later_requests_overtake() {
         let mut model = Channels::new(Latencies::flash(), Random::new(1));
         let request = Request { kind: Kind::Read, at: 0, length: 4096 };
-        let done: Vec<u64> = (0..16).map(|_| model.done_at_ns(0, &request)).collect();
+        let done: Vec<u64> = (0..16).map(|_| model.submit(0, 0, &request).unwrap()).collect();
         assert!(!done.is_sorted());
         assert!(done.iter().all(|ns| (82_000..=164_000).contains(ns)));
     }

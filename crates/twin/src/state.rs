@@ -20,7 +20,7 @@ use crate::change::Change;
 use crate::drive::Drive;
 use crate::fault::Fault;
 use crate::mischief::{Deed, NEVER_NS, Verdict};
-use crate::model::{Kind, Request};
+use crate::model::{Finished, Kind, Request};
 use crate::random::{Random, mix};
 use crate::trace::{Trace, digest};
 
@@ -82,7 +82,10 @@ impl Effect {
 }
 
 struct Flying {
+    /// Of no meaning while physics has not said it: see [`State::held`].
     done_at_ns: u64,
+    /// How much longer than physics it takes.
+    late_ns: u64,
     sequence: u64,
     boot: u64,
     id: OpId,
@@ -134,6 +137,10 @@ pub(crate) struct State {
     /// When somebody will have lost patience with a drive that hangs for ever.
     plug_pulled_at_ns: Option<u64>,
     flying: BinaryHeap<Flying>,
+    /// Operations whose end their drive's physics has not told yet, in order of submission.
+    held: Vec<Flying>,
+    /// Scratch memory of [`State::release`].
+    finished: Vec<Finished>,
 }
 
 impl State {
@@ -151,11 +158,13 @@ impl State {
             sequence: 0,
             plug_pulled_at_ns: None,
             flying: BinaryHeap::new(),
+            held: Vec::new(),
+            finished: Vec::new(),
         }
     }
 
     pub(crate) fn in_flight(&self) -> usize {
-        self.flying.len()
+        self.flying.len() + self.held.len()
     }
 
     /// Power fails now: what is in flight is stranded, and nothing completes any more.
@@ -167,6 +176,7 @@ impl State {
         self.armed = None;
         self.plug_pulled_at_ns = None;
         let mut flying = std::mem::take(&mut self.flying).into_vec();
+        flying.append(&mut self.held);
         flying.sort_unstable_by_key(|op| op.sequence);
         self.stranded = vec![Vec::new(); self.drives.len()];
         for op in flying {
@@ -178,6 +188,9 @@ impl State {
     /// The process is gone, the drives are not: they finish what they were given. A drive that
     /// hangs for ever is reset by the machine, which leaves open what it had begun.
     pub(crate) fn finish_flying(&mut self) {
+        while let Some(next_ns) = self.physics_next_ns() {
+            self.release(next_ns.max(self.now_ns));
+        }
         while let Some(mut op) = self.flying.pop() {
             if op.done_at_ns == NEVER_NS {
                 op.effect = self.cut_short(op.drive, op.effect);
@@ -200,6 +213,11 @@ impl State {
         self.drives[drive].mischief.dead = true;
         self.trace.record(self.now_ns, mix(drive as u64), || format!("drive {drive} is gone"));
         let mut flying = std::mem::take(&mut self.flying).into_vec();
+        let told = flying.len();
+        flying.extend(self.held.extract_if(.., |op| op.drive == drive));
+        if flying.len() > told {
+            self.drives[drive].drop_requests();
+        }
         flying.sort_unstable_by_key(|op| op.sequence);
         for mut op in flying {
             if op.drive == drive && !op.is_refusal {
@@ -242,6 +260,37 @@ impl State {
             }
         }
         self.flying = flying.into();
+        // Held ones there are none of: the drive has died before.
+    }
+
+    /// When the physics of a drive goes on that still holds operations.
+    fn physics_next_ns(&self) -> Option<u64> {
+        let mut next_ns: Option<u64> = None;
+        for (index, drive) in self.drives.iter().enumerate() {
+            if self.held.iter().any(|op| op.drive == index) {
+                let own_ns = drive.next_ns().expect("a model that holds a request goes on");
+                next_ns = Some(next_ns.map_or(own_ns, |ns| ns.min(own_ns)));
+            }
+        }
+        next_ns
+    }
+
+    /// Physics lives on until `now_ns`; what it has done with is told as soon as it may be.
+    fn release(&mut self, now_ns: u64) {
+        let mut finished = std::mem::take(&mut self.finished);
+        for (index, drive) in self.drives.iter_mut().enumerate() {
+            if !self.held.iter().any(|op| op.drive == index) {
+                continue;
+            }
+            drive.advance(now_ns, &mut finished);
+            for Finished { tag, at_ns } in finished.drain(..) {
+                let place = self.held.iter().position(|op| op.sequence == tag);
+                let mut op = self.held.remove(place.expect("physics ends what it was given"));
+                op.done_at_ns = drive.ends_at_ns(at_ns, op.late_ns);
+                self.flying.push(op);
+            }
+        }
+        self.finished = finished;
     }
 
     /// What an operation does that is interrupted in the drive.
@@ -273,22 +322,33 @@ impl State {
         let drive = drive.0 as usize;
         let request = Request { kind, at, length };
         let content = match (&buf, kind) {
-            (Some(buf), Kind::Write) => digest(buf),
+            (Some(buf), Kind::Write) if self.drives[drive].spec.keeps_content => digest(buf),
             _ => 0,
         };
         let place = mix(at ^ mix(length ^ ((drive as u64) << 8) ^ kind as u64));
         self.trace.record(self.now_ns, place ^ content, || {
             format!("drive {drive} {kind:?} at {at} length {length} content {content:016x}")
         });
-        let (done_at_ns, verdict) = self.drives[drive].accept(self.now_ns, &request);
+        let (mut done_at_ns, verdict) =
+            self.drives[drive].accept(self.now_ns, self.sequence, &request);
         if let Some(fault) = verdict.fault {
             self.trace.record(self.now_ns, fault as u64, || format!("drive {drive}: {fault}"));
-            self.befall(drive, fault, &request, done_at_ns);
+            let late_ns = self.now_ns.saturating_add(verdict.late_ns);
+            self.befall(drive, fault, &request, done_at_ns.unwrap_or(late_ns));
+            if fault == Fault::Death && done_at_ns.is_none() {
+                self.drives[drive].drop_requests();
+                done_at_ns = Some(self.now_ns);
+            }
         }
-        let Verdict { error, deed, .. } = verdict;
+        let Verdict { error, deed, late_ns, .. } = verdict;
         let sought = if let Deed::At(elsewhere) = deed { elsewhere } else { at };
         let deed = if sought == at { deed } else { Deed::Whole };
         let asked = match (kind, &buf) {
+            (Kind::Write | Kind::WriteZeroes | Kind::Trim, _)
+                if !self.drives[drive].spec.keeps_content =>
+            {
+                None
+            }
             (Kind::Write, Some(buf)) => Some(Change::write(sought, buf)),
             (Kind::WriteZeroes, _) => Some(Change::Zero(at..at + length)),
             (Kind::Trim, _) => Some(self.drives[drive].trim(at, length)),
@@ -299,22 +359,26 @@ impl State {
             (Some(change), _) => Effect::Changes(self.drives[drive].changes_of(deed, change)),
             (None, Kind::Read) if error.is_none() => Effect::Read { at },
             (None, Kind::Read) => Effect::Scribble,
-            (None, _) if deed == Deed::Nothing => Effect::Nothing,
+            (None, _) if deed == Deed::Nothing || kind != Kind::Flush => Effect::Nothing,
             (None, _) => Effect::Flush { covered: self.drives[drive].cache.sequence() },
         };
         let fatal = moment == Some(Moment::Completed);
-        self.fly(Flying {
-            done_at_ns,
-            sequence: 0,
-            boot,
-            id,
-            drive,
-            buf,
-            effect,
-            error,
-            fatal,
-            is_refusal: false,
-        });
+        self.fly(
+            done_at_ns.is_some(),
+            Flying {
+                done_at_ns: done_at_ns.unwrap_or(NEVER_NS),
+                late_ns,
+                sequence: 0,
+                boot,
+                id,
+                drive,
+                buf,
+                effect,
+                error,
+                fatal,
+                is_refusal: false,
+            },
+        );
         if moment == Some(Moment::Submitted) {
             self.fail_power();
         }
@@ -344,24 +408,32 @@ impl State {
     fn refuse(&mut self, boot: u64, id: OpId, buf: Option<Buf>) {
         let error = IoError::new(ErrorKind::Unsupported, "a simulation has no sockets");
         let (done_at_ns, effect) = (self.now_ns, Effect::Nothing);
-        self.fly(Flying {
-            done_at_ns,
-            sequence: 0,
-            boot,
-            id,
-            drive: 0,
-            buf,
-            effect,
-            error: Some(error),
-            fatal: false,
-            is_refusal: true,
-        });
+        self.fly(
+            true,
+            Flying {
+                done_at_ns,
+                late_ns: 0,
+                sequence: 0,
+                boot,
+                id,
+                drive: 0,
+                buf,
+                effect,
+                error: Some(error),
+                fatal: false,
+                is_refusal: true,
+            },
+        );
     }
 
-    fn fly(&mut self, mut op: Flying) {
+    fn fly(&mut self, its_end_is_known: bool, mut op: Flying) {
         op.sequence = self.sequence;
         self.sequence += 1;
-        self.flying.push(op);
+        if its_end_is_known {
+            self.flying.push(op);
+        } else {
+            self.held.push(op);
+        }
     }
 
     /// Carries out what the operation does, and says how it ended.
@@ -389,6 +461,20 @@ impl State {
     }
 
     fn poll(&mut self, boot: u64, park: Park, done: &mut Vec<Completed>) {
+        while !self.held.is_empty() {
+            // Physics decides step by step: what ends first is known only when it has ended.
+            let told_ns = self.flying.peek().map_or(NEVER_NS, |op| op.done_at_ns);
+            let until_ns = match park {
+                Park::Never => self.now_ns + ROUND_NS,
+                Park::Until(deadline_ns) => deadline_ns,
+                Park::Forever => NEVER_NS,
+            };
+            let step_ns = self.physics_next_ns().expect("something is held");
+            if step_ns > until_ns.min(told_ns).min(self.plug_pulled_at_ns.unwrap_or(NEVER_NS)) {
+                break;
+            }
+            self.release(step_ns.max(self.now_ns));
+        }
         let next_ns = self.flying.peek().map(|op| op.done_at_ns);
         if park == Park::Forever && next_ns == Some(NEVER_NS) && self.plug_pulled_at_ns.is_none() {
             // Made to hang by hand, and nothing else can happen any more.

@@ -270,8 +270,8 @@ fn a_model_of_ones_own_decides_the_time() {
     #[derive(Clone)]
     struct Slowpoke;
     impl Model for Slowpoke {
-        fn done_at_ns(&mut self, now_ns: u64, request: &crate::Request) -> u64 {
-            now_ns + request.length * 1000
+        fn submit(&mut self, now_ns: u64, _: u64, request: &crate::Request) -> Option<u64> {
+            Some(now_ns + request.length * 1000)
         }
         fn duplicate(&self) -> Box<dyn Model> {
             Box::new(self.clone())

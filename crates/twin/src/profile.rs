@@ -1,0 +1,244 @@
+//! A drive that can be bought, or could: its numbers, where each is from, and the physics of it.
+//!
+//! * A profile is a TOML file; those of published drives are part of the program. Every number has
+//!   its source, and the ids of the published rows that it was fitted to, if it was.
+//! * A number that the physics does not know, or one that it misses, is an error, not a default.
+//! * A setting says in what condition the drive is: whether its write cache is on, and whether
+//!   it is fresh or has been written over several times.
+
+mod error;
+mod number;
+mod physics;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+pub use self::error::ProfileError;
+pub use self::number::Number;
+use self::physics::Physics;
+use crate::drive::DriveSpec;
+use crate::model::Model;
+use crate::random::Random;
+
+/// The profiles that are part of the program.
+const BUILT_IN: &[&str] = &[include_str!("../profiles/wd5002abys.toml")];
+
+/// The version of the format that this program reads.
+const SCHEMA: u32 = 1;
+
+/// Whether a drive has been written before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Condition {
+    /// After a secure erase.
+    Fresh,
+    /// Written over as a whole several times, in random order at last.
+    Used,
+}
+
+/// In what condition a drive is put to use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Setting {
+    /// Writes end in the cache and not on the medium.
+    pub write_cache: bool,
+    /// Fresh or used.
+    pub condition: Condition,
+}
+
+/// What a part of a drive is: the drive itself, or what stands before others.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Part {
+    /// Which physics: `disk`, ...
+    pub kind: String,
+    /// The numbers of that physics.
+    pub numbers: BTreeMap<String, Number>,
+    /// What stands behind it, for a controller or an array.
+    #[serde(default)]
+    pub behind: Option<Box<Part>>,
+}
+
+/// See the head of the file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    schema: u32,
+    name: String,
+    title: String,
+    /// What is worth knowing about the twin, for `show`.
+    #[serde(default)]
+    about: String,
+    size_bytes: u64,
+    #[serde(default = "sector_bytes")]
+    sector_bytes: u32,
+    rotational: bool,
+    /// What a power cut may lose with the cache on.
+    volatile_bytes: u64,
+    setting: Setting,
+    /// Rows of the reference that it explains: ids, or beginnings of ids with a `*`.
+    #[serde(default)]
+    explains: Vec<String>,
+    part: Part,
+}
+
+fn sector_bytes() -> u32 {
+    512
+}
+
+/// A drive's profile in a setting. Clones share it.
+#[derive(Debug, Clone)]
+pub struct Profile {
+    file: Arc<File>,
+    physics: Arc<Physics>,
+    setting: Setting,
+}
+
+impl Profile {
+    /// Reads a profile. `origin` names it in errors.
+    pub fn parse(origin: &str, text: &str) -> Result<Profile, ProfileError> {
+        let file: File = toml::from_str(text)
+            .map_err(|error| ProfileError::Syntax(origin.to_owned(), error.to_string()))?;
+        if file.schema != SCHEMA {
+            return Err(ProfileError::Schema { origin: origin.to_owned(), found: file.schema });
+        }
+        if file.size_bytes == 0 || file.size_bytes > 1 << 60 {
+            let problem = format!("a size of {} bytes", file.size_bytes);
+            return Err(ProfileError::Number(origin.to_owned(), problem));
+        }
+        if !matches!(file.sector_bytes, 512 | 4096) {
+            let problem = format!("sectors of {} bytes", file.sector_bytes);
+            return Err(ProfileError::Number(origin.to_owned(), problem));
+        }
+        let physics = Physics::of(&file.part, file.size_bytes)
+            .map_err(|problem| ProfileError::Number(origin.to_owned(), problem))?;
+        let setting = file.setting;
+        Ok(Profile { file: Arc::new(file), physics: Arc::new(physics), setting })
+    }
+
+    /// All profiles that are part of the program, in the order of their names.
+    pub fn list() -> Vec<Profile> {
+        let parsed = BUILT_IN.iter().map(|text| {
+            Profile::parse("built in", text).expect("a test reads every profile of the program")
+        });
+        let mut profiles: Vec<Profile> = parsed.collect();
+        profiles.sort_by(|one, other| one.name().cmp(other.name()));
+        profiles
+    }
+
+    /// The profile of that name, with choices behind commas: `wd5002abys,cache=off,fresh`.
+    pub fn named(choice: &str) -> Result<Profile, ProfileError> {
+        let mut words = choice.split(',');
+        let name = words.next().unwrap_or_default();
+        let known = Profile::list();
+        let found = known.iter().find(|profile| profile.name() == name);
+        let mut profile = found.cloned().ok_or_else(|| {
+            let names = known.iter().map(|profile| profile.name().to_owned()).collect();
+            ProfileError::Unknown { name: name.to_owned(), names }
+        })?;
+        for word in words {
+            match word {
+                "cache=on" => profile.setting.write_cache = true,
+                "cache=off" => profile.setting.write_cache = false,
+                "fresh" => profile.setting.condition = Condition::Fresh,
+                "used" => profile.setting.condition = Condition::Used,
+                _ => return Err(ProfileError::Choice(word.to_owned())),
+            }
+        }
+        Ok(profile)
+    }
+
+    /// Its name on the command line.
+    pub fn name(&self) -> &str {
+        &self.file.name
+    }
+
+    /// Maker, model, size.
+    pub fn title(&self) -> &str {
+        &self.file.title
+    }
+
+    /// What is worth knowing about the twin.
+    pub fn about(&self) -> &str {
+        &self.file.about
+    }
+
+    /// Capacity in bytes.
+    pub fn size_bytes(&self) -> u64 {
+        self.file.size_bytes
+    }
+
+    /// Whether platters turn in it.
+    pub fn rotational(&self) -> bool {
+        self.file.rotational
+    }
+
+    /// The condition it is in.
+    pub fn setting(&self) -> Setting {
+        self.setting
+    }
+
+    /// The same drive in another condition.
+    pub fn with_setting(&self, setting: Setting) -> Profile {
+        Profile { setting, ..self.clone() }
+    }
+
+    /// Its physics, as written.
+    pub fn part(&self) -> &Part {
+        &self.file.part
+    }
+
+    /// Rows of the reference that it explains: ids, or beginnings of ids with a `*`.
+    pub fn explains(&self) -> &[String] {
+        &self.file.explains
+    }
+
+    /// The same drive with one of its numbers changed: `rpm`, or `behind.rpm` for what stands
+    /// behind a controller. For questions of the kind "what if".
+    pub fn with_number(&self, name: &str, value: f64) -> Result<Profile, ProfileError> {
+        let mut part = self.file.part.clone();
+        part.set(name, value)
+            .map_err(|problem| ProfileError::Number(self.name().to_owned(), problem))?;
+        let physics = Physics::of(&part, self.file.size_bytes)
+            .map_err(|problem| ProfileError::Number(self.name().to_owned(), problem))?;
+        let File { schema, size_bytes, sector_bytes, rotational, volatile_bytes, setting, .. } =
+            *self.file;
+        let file = File {
+            schema,
+            name: self.file.name.clone(),
+            title: self.file.title.clone(),
+            about: self.file.about.clone(),
+            size_bytes,
+            sector_bytes,
+            rotational,
+            volatile_bytes,
+            setting,
+            explains: self.file.explains.clone(),
+            part,
+        };
+        Ok(Profile { file: Arc::new(file), physics: Arc::new(physics), setting: self.setting })
+    }
+
+    /// A drive of a simulation that is its twin.
+    pub fn spec(&self, path: impl Into<String>) -> DriveSpec {
+        let plain = DriveSpec::fast(path, self.file.size_bytes);
+        DriveSpec {
+            sector_bytes: self.file.sector_bytes,
+            atomic_write_bytes: self.file.sector_bytes,
+            rotational: self.file.rotational,
+            cache_bytes: if self.setting.write_cache { self.file.volatile_bytes } else { 0 },
+            profile: Some(self.clone()),
+            ..plain
+        }
+    }
+
+    /// The physics at work, in this condition.
+    pub fn model(&self, random: Random) -> Box<dyn Model> {
+        self.physics.model(self.setting, random)
+    }
+}
+
+#[cfg(test)]
+mod tests;
