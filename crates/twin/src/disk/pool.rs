@@ -37,10 +37,6 @@ impl Pool {
         Pool { runs: BTreeMap::new(), bytes: 0, sequence: 0, bytes_max, runs_max }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.runs.is_empty()
-    }
-
     /// The number of the latest write: what a flush covers.
     pub(super) fn sequence(&self) -> u64 {
         self.sequence
