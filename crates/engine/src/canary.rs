@@ -134,6 +134,8 @@ mod cage {
         BoundForgotten,
         /// Strict mode begins before what was only ordered is durable.
         StrictWithoutFlush,
+        /// Class cache: a clean copy is written in place, and stays clean.
+        CopyWrittenClean,
         /// The parts of a request in the log do not wait for its parts in fresh slots.
         PartsOutOfOrder,
     }

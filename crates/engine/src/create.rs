@@ -68,6 +68,8 @@ pub async fn create(
         log_session_start: Lsn(1),
         log_durable: Lsn(1),
         flush_mode: options.flush_mode,
+        cache_mode: options.cache_mode,
+        alone: false,
         read_only_compatible: DOUBT_PAGE,
     };
     let devices = [fast, slow];

@@ -18,7 +18,7 @@ use crate::canary::canary;
 use crate::checksum::crc32c;
 use crate::error::Error;
 use crate::flush::{durable_point, flush_all};
-use crate::format::map_page::encode_home;
+use crate::format::map_page::encode_entry;
 use crate::format::record::Entry;
 use crate::log::Logged;
 use crate::marks::{self, Mark};
@@ -164,7 +164,7 @@ fn choose(state: &mut State, extent: ExtentId, blocks: &[(u64, Logged)]) -> Opti
     let zeros = blocks.iter().all(|(_, version)| matches!(version, Logged::Zero { .. }));
     match home {
         _ if zeros && (all || home.is_none()) => Some(Target::Hole),
-        None => state.take_slot_for_new().map(|home| Target::Whole { home, base: None }),
+        None => state.take_slot_for_new(extent).map(|home| Target::Whole { home, base: None }),
         // A hot extent takes the occasion to move up: its data passes through here anyway.
         Some(base)
             if base.tier == Tier::Slow
@@ -172,8 +172,12 @@ fn choose(state: &mut State, extent: ExtentId, blocks: &[(u64, Logged)]) -> Opti
                 && !state.unreadable.contains(&extent)
                 && state.slots[0].free() > state.fast_reserve() =>
         {
-            let home = state.take_slot(Tier::Fast)?;
+            let home = state.take_slot(Tier::Fast, extent)?;
             Some(Target::Whole { home, base: Some(base) })
+        }
+        // A copy with a bad sector is given up for the slow drive's own.
+        Some(_) if state.bad_copies.contains(&extent) && state.map.get(extent).is_clean() => {
+            state.geometry.own_slot(extent).map(Target::InPlace)
         }
         Some(home) => Some(Target::InPlace(home)),
     }
@@ -388,10 +392,10 @@ fn settle(shared: &Shared, jobs: &[Job], done: &[bool], before: Lsn) {
             Target::Hole => None,
         };
         let extent = job.extent;
-        let entry = Entry::Destaged { extent, entry: encode_home(home), before };
+        let entry = Entry::Destaged { extent, entry: encode_entry(home, false), before };
         let lsn = state.log.append_entry(shared.io.pool(), &entry);
-        if home != job.planned {
-            state.replace_home(extent, home, lsn);
+        if home != job.planned || mapping.is_clean() {
+            state.replace_home(extent, home, false, lsn);
         }
         state.map.mark_moving(extent, false);
         let mut left = false;

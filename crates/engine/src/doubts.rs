@@ -17,7 +17,7 @@
 
 use io::{Buf, Io, Pool};
 
-use crate::address::{ExtentId, Home, Tier};
+use crate::address::ExtentId;
 use crate::drive::Drive;
 use crate::error::Error;
 use crate::format::doubt_page::{self, DOUBT_PAGE_BYTES, DOUBT_POSITIONS, region_extents};
@@ -154,7 +154,7 @@ impl Doubts {
     /// filling the volume costs no marks.
     pub fn begin_session(&mut self, map: &Map) {
         for region in 0..self.extents.div_ceil(self.region_extents) {
-            let lives_here = |extent| map.get(ExtentId(extent)).home().is_some_and(on_slow);
+            let lives_here = |extent| map.get(ExtentId(extent)).is_current_on_slow();
             if !self.extents_of(region).any(lives_here) {
                 self.mark(region);
             }
@@ -174,7 +174,7 @@ impl Doubts {
                 continue;
             }
             let extents = self.extents_of(region).map(ExtentId);
-            let lives_here = |extent| map.get(extent).home().is_some_and(on_slow);
+            let lives_here = |extent| map.get(extent).is_current_on_slow();
             if extents.clone().all(|extent| knows(map, extent))
                 && (which == Vouch::Everything || extents.clone().any(lives_here))
             {
@@ -209,15 +209,10 @@ fn bit(words: &[u64], region: u64) -> bool {
     words[region as usize / 64] >> (region % 64) & 1 != 0
 }
 
-fn on_slow(home: Home) -> bool {
-    home.tier == Tier::Slow
-}
-
 /// Whether the slow drive alone knows the truth about the extent: which may be that it is elsewhere.
 fn knows(map: &Map, extent: ExtentId) -> bool {
     let mapping = map.get(extent);
-    let on_fast = mapping.home().is_some_and(|home| home.tier == Tier::Fast);
-    map.is_settled(extent) && (!mapping.in_log() || on_fast)
+    map.is_settled(extent) && (!mapping.in_log() || mapping.is_on_fast_alone())
 }
 
 /// Reads both copies of the page and takes what they say.
@@ -246,7 +241,7 @@ pub(crate) async fn write(slow: &Drive, copies: [Buf; 2]) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::address::{Lsn, SlotId};
+    use crate::address::{Home, Lsn, SlotId, Tier};
     use crate::format::superblock::tests::example;
 
     fn doubts_and_map() -> (Doubts, Map) {
@@ -258,11 +253,11 @@ mod tests {
     fn a_region_is_vouched_for_when_the_slow_drive_has_it_all() {
         let (mut doubts, mut map) = doubts_and_map();
         let slow = |slot| Some(Home { tier: Tier::Slow, slot: SlotId(slot) });
-        map.load(ExtentId(5), slow(1));
-        map.load(ExtentId(6), slow(2));
+        map.load(ExtentId(5), slow(1), false);
+        map.load(ExtentId(6), slow(2), false);
         map.mark_in_log(ExtentId(6), true);
-        map.load(ExtentId(1200), slow(3));
-        map.set(ExtentId(1201), slow(4), Lsn(3));
+        map.load(ExtentId(1200), slow(3), false);
+        map.set(ExtentId(1201), slow(4), false, Lsn(3));
         while !doubts.vouch(&map, Vouch::Settled) {}
         assert_eq!(doubts.take_unwritten(), None, "fewer marks are in no hurry");
         doubts.publish();
@@ -284,7 +279,7 @@ mod tests {
     #[test]
     fn what_changed_since_the_last_look_is_spared_once() {
         let (mut doubts, mut map) = doubts_and_map();
-        map.load(ExtentId(5), Some(Home { tier: Tier::Slow, slot: SlotId(1) }));
+        map.load(ExtentId(5), Some(Home { tier: Tier::Slow, slot: SlotId(1) }), false);
         doubts.touch(ExtentId(5));
         while !doubts.vouch(&map, Vouch::Untouched) {}
         doubts.publish();

@@ -4,11 +4,12 @@
 //! Slow drive: `superblocks (first MiB) | map pages | slots`.
 //! Everything after the first MiB starts on a MiB, so that slots are aligned for any drive.
 
+use crate::cache_mode::CacheMode;
 use crate::flush_mode::FlushMode;
 use io::DeviceInfo;
 use io::units::{GIB, KIB, MIB, TIB, human_bytes};
 
-use crate::address::{BLOCK_BYTES, Home, Tier};
+use crate::address::{BLOCK_BYTES, ExtentId, Home, SlotId, Tier};
 use crate::error::Error;
 use crate::format::map_page::{ENTRIES_PER_PAGE, PAGE_BYTES};
 
@@ -17,6 +18,8 @@ use crate::format::map_page::{ENTRIES_PER_PAGE, PAGE_BYTES};
 pub enum Class {
     /// Capacity of both drives added up. Losing one drive loses what was on it.
     Span,
+    /// Capacity of the slow drive, where every extent has its own slot; the fast one holds copies.
+    Cache,
 }
 
 impl Class {
@@ -24,6 +27,7 @@ impl Class {
     pub fn name(self) -> &'static str {
         match self {
             Class::Span => "span",
+            Class::Cache => "cache",
         }
     }
 }
@@ -41,6 +45,8 @@ pub struct CreateOptions {
     pub landing_bytes: Option<u64>,
     /// What clients' flushes promise.
     pub flush_mode: FlushMode,
+    /// Class cache: when a write is at home.
+    pub cache_mode: CacheMode,
 }
 
 impl CreateOptions {
@@ -52,6 +58,7 @@ impl CreateOptions {
             extent_bytes: 128 * KIB,
             landing_bytes: None,
             flush_mode: FlushMode::Strict,
+            cache_mode: CacheMode::default(),
         }
     }
 }
@@ -118,6 +125,12 @@ impl Geometry {
     /// Blocks in the landing log's ring.
     pub fn ring_blocks(&self) -> u64 {
         self.layouts[0].log_bytes / BLOCK_BYTES
+    }
+
+    /// The slot of the slow drive that is an extent's own, in class cache.
+    pub fn own_slot(&self, extent: ExtentId) -> Option<Home> {
+        let slot = SlotId(extent.0);
+        (self.class == Class::Cache).then_some(Home { tier: Tier::Slow, slot })
     }
 
     /// Byte offset of a slot on its drive.
@@ -191,7 +204,11 @@ impl Geometry {
         {
             return Some(format!("landing log of {log_bytes} bytes is impossible"));
         }
-        if self.extents() >= slots_total {
+        let slots_enough = match self.class {
+            Class::Span => self.extents() < slots_total,
+            Class::Cache => self.extents() <= self.layouts[Tier::Slow.index()].slots,
+        };
+        if !slots_enough {
             return Some("there are fewer slots than extents".into());
         }
         None
@@ -260,7 +277,11 @@ pub fn plan(
             ));
         }
     }
-    let extents = layouts[0].slots + layouts[1].slots - spare_slots(layouts[1].slots);
+    let extents = match options.class {
+        Class::Span => layouts[0].slots + layouts[1].slots - spare_slots(layouts[1].slots),
+        // Each has its own slot, and nothing ever needs another.
+        Class::Cache => layouts[1].slots,
+    };
     let volume_bytes = extents * extent;
     if volume_bytes < VOLUME_BYTES_MIN {
         return refuse(format!(

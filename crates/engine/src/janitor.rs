@@ -153,8 +153,7 @@ fn choose(state: &mut State, now_ns: u64) -> Work {
     if !state.room_line.is_empty() && reclaimable > 0 {
         return Work::Checkpoint;
     }
-    let slots_low = state.slots[0].free() == 0 && state.slots[1].free() == 0;
-    let slots_wait = slots_low || state.quarantine.len() > YOUNG_MAX;
+    let slots_wait = state.slots_low() || state.quarantine.len() > YOUNG_MAX;
     if state.young.len() > YOUNG_MAX || (slots_wait && state.quarantine_waits_for_record()) {
         return Work::DurablePoint;
     }
@@ -166,6 +165,7 @@ fn choose(state: &mut State, now_ns: u64) -> Work {
         || reclaimable >= worth
         || state.waits_for_record()
         || state.policy.has_candidates()
+        || !state.bad_copies.is_empty()
         || state.slots[0].free() < state.fast_reserve();
     if !has_work {
         return Work::Doze(doze_until(state, now_ns));
@@ -186,7 +186,10 @@ fn choose(state: &mut State, now_ns: u64) -> Work {
     if vouch_due {
         return Work::Vouch;
     }
-    if state.policy.has_candidates() || state.slots[0].free() < state.fast_reserve() {
+    if state.policy.has_candidates()
+        || !state.bad_copies.is_empty()
+        || state.slots[0].free() < state.fast_reserve()
+    {
         return Work::Move;
     }
     Work::Doze(doze_until(state, now_ns))
@@ -214,6 +217,7 @@ pub(crate) fn wake_if_needed(shared: &Shared) {
             state.log.live_blocks() > state.log.lost_blocks()
                 || state.waits_for_record()
                 || state.policy.has_candidates()
+                || !state.bad_copies.is_empty()
                 || state.doubts.any_touched() && !state.dozing
                 || state.young.len() > YOUNG_MAX
                 || state.slots[0].free() < state.fast_reserve()

@@ -5,6 +5,7 @@
 
 mod accesses;
 mod address;
+mod cache_mode;
 pub mod canary;
 mod check;
 mod checkpoint;
@@ -47,6 +48,7 @@ mod write;
 mod zero;
 
 pub use address::{BLOCK_BYTES, BlockId, ExtentId, Home, Lsn, SlotId, Tier};
+pub use cache_mode::CacheMode;
 pub use check::{CheckReport, check};
 pub use create::{Identity, Inspection, create, destroy, inspect};
 pub use engine::{Engine, Member, OpenOptions};

@@ -8,8 +8,9 @@
 use std::fmt;
 use std::ops::Range;
 
-use crate::address::{BLOCK_BYTES, ExtentId, Home, Tier};
+use crate::address::{BLOCK_BYTES, ExtentId, Tier};
 use crate::log::Logged;
+use crate::map::Mapping;
 use crate::state::State;
 
 /// Why a range cannot be read.
@@ -141,7 +142,7 @@ pub(crate) fn ranges(state: &State, extents: Range<u64>) -> Vec<LostRange> {
 }
 
 /// What is known of the loss while the volume is up.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Loss {
     gone: [Option<String>; 2],
     /// One bit per extent: the drive that is left cannot vouch for it. Empty: for all it can.
@@ -172,10 +173,12 @@ impl Loss {
         word.is_some_and(|word| word >> (extent.0 % 64) & 1 != 0)
     }
 
-    /// Why the home of an extent (`None`: a hole) cannot be read, if it cannot.
-    pub fn judge(&self, extent: ExtentId, home: Option<Home>) -> Option<LossCause> {
-        match home {
-            Some(home) if self.is_gone(home.tier) => Some(LossCause::LivedThere),
+    /// Why the home of an extent (or that it is a hole) cannot be read, if it cannot.
+    pub fn judge(&self, extent: ExtentId, mapping: Mapping) -> Option<LossCause> {
+        // Of a clean copy either drive has all.
+        let either = mapping.is_clean() && !self.is_gone(Tier::Slow);
+        match mapping.home() {
+            Some(home) if self.is_gone(home.tier) && !either => Some(LossCause::LivedThere),
             Some(_) if self.is_unknown(extent) => Some(LossCause::MaybeNewerThere),
             None if self.is_unknown(extent) => Some(LossCause::MaybeWrittenThere),
             _ => None,

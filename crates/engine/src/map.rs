@@ -7,15 +7,16 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use crate::address::{ExtentId, Home, Lsn};
-use crate::format::map_page::{ENTRIES_PER_PAGE, decode_home, encode_home};
+use crate::address::{ExtentId, Home, Lsn, Tier};
+use crate::format::map_page::{CLEAN, ENTRIES_PER_PAGE, decode_home, encode_entry};
 
 /// Some of the extent's blocks are in the log (or were: cleared when none is left).
-const IN_LOG: u64 = 1 << 61;
+const IN_LOG: u64 = 1 << 59;
 /// The extent's home is being copied or rewritten in the background; foreground writes go to the
 /// log. Any foreground change of the mapping takes the mark away, and the background drops its work.
 const MOVING: u64 = 1 << 60;
 const MARKS: u64 = IN_LOG | MOVING;
+const _: () = assert!(MARKS & CLEAN == 0);
 
 /// What the map says of an extent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +24,22 @@ pub(crate) struct Mapping(u64);
 
 impl Mapping {
     pub fn home(self) -> Option<Home> {
-        decode_home(self.0 & !MARKS).expect("the map holds valid entries only")
+        decode_home(self.0 & !MARKS & !CLEAN).expect("the map holds valid entries only")
+    }
+
+    /// The extent lives on the fast drive, and its own slot of the slow drive has the same.
+    pub fn is_clean(self) -> bool {
+        self.0 & CLEAN != 0
+    }
+
+    /// What the slow drive has of the extent, if anything, is not current.
+    pub fn is_on_fast_alone(self) -> bool {
+        !self.is_clean() && self.home().is_some_and(|home| home.tier == Tier::Fast)
+    }
+
+    /// What lives on the slow drive: the extent, or its clean copy's original.
+    pub fn is_current_on_slow(self) -> bool {
+        self.is_clean() || self.home().is_some_and(|home| home.tier == Tier::Slow)
     }
 
     pub fn in_log(self) -> bool {
@@ -80,16 +96,16 @@ impl Map {
     }
 
     /// Gives an extent a new home, or none. The in-log mark stays, the moving mark goes.
-    pub fn set(&mut self, extent: ExtentId, home: Option<Home>, lsn: Lsn) {
-        self.load(extent, home);
+    pub fn set(&mut self, extent: ExtentId, home: Option<Home>, clean: bool, lsn: Lsn) {
+        self.load(extent, home, clean);
         self.mark_dirty(extent.0 / ENTRIES_PER_PAGE as u64, lsn);
     }
 
     /// As [`Map::set`], for changes that are on the drives already.
-    pub fn load(&mut self, extent: ExtentId, home: Option<Home>) {
+    pub fn load(&mut self, extent: ExtentId, home: Option<Home>, clean: bool) {
         let entry = &mut self.entries[extent.0 as usize];
         let had_home = *entry & !MARKS != 0;
-        *entry = encode_home(home) | *entry & IN_LOG;
+        *entry = encode_entry(home, clean) | *entry & IN_LOG;
         self.mapped = self.mapped + u64::from(home.is_some()) - u64::from(had_home);
     }
 
@@ -181,7 +197,7 @@ impl Map {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::address::{SlotId, Tier};
+    use crate::address::SlotId;
 
     #[test]
     fn marks_never_reach_a_page_and_a_change_ends_a_move() {
@@ -190,26 +206,26 @@ mod tests {
         let home = Some(Home { tier: Tier::Slow, slot: SlotId(3) });
         map.mark_in_log(extent, true);
         map.mark_moving(extent, true);
-        map.set(extent, home, Lsn(9));
+        map.set(extent, home, false, Lsn(9));
         assert!(map.get(extent).in_log() && !map.get(extent).moving());
         assert_eq!(map.get(extent).home(), home);
         let mut page = Vec::new();
         map.page_entries(1, &mut page);
         assert_eq!(page.len(), 1000 - 504);
-        assert_eq!(page[1], encode_home(home));
+        assert_eq!(page[1], encode_entry(home, false));
         assert_eq!(map.mapped(), 1);
     }
 
     #[test]
     fn a_page_is_dirty_from_its_first_change() {
         let mut map = Map::new(2000);
-        map.set(ExtentId(0), None, Lsn(5));
-        map.set(ExtentId(1), None, Lsn(8));
-        map.set(ExtentId(600), None, Lsn(3));
+        map.set(ExtentId(0), None, false, Lsn(5));
+        map.set(ExtentId(1), None, false, Lsn(8));
+        map.set(ExtentId(600), None, false, Lsn(3));
         assert_eq!(map.oldest_dirty(), Some(Lsn(3)));
         assert_eq!(map.take_dirty(1), [1]);
         assert_eq!(map.oldest_dirty(), Some(Lsn(5)));
-        map.set(ExtentId(601), None, Lsn(9));
+        map.set(ExtentId(601), None, false, Lsn(9));
         assert_eq!(map.take_dirty(9), [0, 1]);
         assert_eq!((map.oldest_dirty(), map.is_dirty(1)), (None, false));
     }

@@ -31,6 +31,8 @@ marks! {
     LogWrapped,
     /// The last block of the ring was filled with a record without data.
     LogPadded,
+    /// A copy could not be read, and the slow drive's own was.
+    ReadFromOriginal,
     /// A client's write met a log without room, and waited.
     LogFull,
     /// A write was held up because the log fills faster than it empties.

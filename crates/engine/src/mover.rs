@@ -9,7 +9,7 @@ use std::rc::Rc;
 use crate::address::{ExtentId, Home, Tier};
 use crate::canary::canary;
 use crate::error::Error;
-use crate::format::map_page::encode_home;
+use crate::format::map_page::encode_entry;
 use crate::format::record::Entry;
 use crate::marks::{self, Mark};
 use crate::shared::{AccessPass, Looks, Shared};
@@ -27,26 +27,44 @@ struct Move {
     extent: ExtentId,
     source: Home,
     target: Home,
+    /// The target is empty, and the data is copied there. Otherwise it has the data already: a
+    /// clean copy is given up for the slow drive's own.
+    copies: bool,
+    /// Class cache: what is on the slow drive stays there, or gets there, and the extent lives on
+    /// the fast drive.
+    clean: bool,
+}
+
+impl Move {
+    /// Where the extent lives afterwards.
+    fn home(&self) -> Home {
+        let home = if self.source.tier == Tier::Fast { self.source } else { self.target };
+        if self.clean { home } else { self.target }
+    }
 }
 
 /// Makes one batch of moves. `false`: there is nothing to move.
 pub(crate) async fn move_some(shared: &Rc<Shared>) -> Result<bool, Error> {
     let _pass = AccessPass::begin(shared, Looks::AtHomes);
     let moves = plan(&mut shared.state.borrow_mut());
+    carry_out(shared, &moves).await
+}
+
+async fn carry_out(shared: &Rc<Shared>, moves: &[Move]) -> Result<bool, Error> {
     if moves.is_empty() {
         return Ok(false);
     }
-    let outcome = copy(shared, &moves).await;
+    let outcome = copy(shared, moves).await;
     if let Err(error) = outcome {
         let mut state = shared.state.borrow_mut();
-        for one in &moves {
+        for one in moves {
             drop_copy(&mut state, one);
         }
         return Err(error);
     }
     shared.internal_room(2).await?;
     let mut state = shared.state.borrow_mut();
-    for one in &moves {
+    for one in moves {
         settle(shared, &mut state, one);
     }
     drop(state);
@@ -58,6 +76,7 @@ fn plan(state: &mut State) -> Vec<Move> {
     state.reclaim();
     let batch = (BATCH_BYTES / state.geometry.extent_bytes).max(1) as usize;
     let mut moves = Vec::new();
+    give_up_bad_copies(state, &mut moves);
     // Room first: new data should find the reserve, and promotions a slot.
     let wanted = state.fast_reserve() + batch as u64;
     while state.slots[0].free() + (moves.len() as u64) < wanted && moves.len() < batch {
@@ -101,6 +120,9 @@ fn find_victim(state: &mut State) -> Option<ExtentId> {
         if !resident || mapping.moving() || mapping.in_log() || state.guards.home_written(extent) {
             continue;
         }
+        if !mapping.is_clean() && state.slow_slots_for(extent) == 0 {
+            continue;
+        }
         coldest = Some(coldest.map_or(extent, |known| state.policy.colder(known, extent)));
         seen += 1;
         if seen == VICTIM_SAMPLE {
@@ -116,13 +138,37 @@ fn push_move(state: &mut State, moves: &mut Vec<Move>, extent: ExtentId, to: Tie
     if mapping.moving() || state.guards.home_written(extent) || source.tier == to {
         return false;
     }
-    let Some(target) = state.take_slot(to) else { return false };
+    let own = state.geometry.own_slot(extent);
+    let (target, copies) = match own {
+        Some(own) if mapping.is_clean() => (own, false),
+        _ => {
+            let Some(target) = state.take_slot(to, extent) else { return false };
+            (target, true)
+        }
+    };
     state.map.mark_moving(extent, true);
-    moves.push(Move { extent, source, target });
+    // What is copied up leaves its original behind, which is why giving it up again costs nothing.
+    let clean = own.is_some() && to == Tier::Fast;
+    moves.push(Move { extent, source, target, copies, clean });
     true
 }
 
+/// Copies that could not be read, while their originals are current.
+fn give_up_bad_copies(state: &mut State, moves: &mut Vec<Move>) {
+    let bad: Vec<ExtentId> = state.bad_copies.iter().copied().collect();
+    for extent in bad {
+        let mapping = state.map.get(extent);
+        if !mapping.is_clean() {
+            state.bad_copies.remove(&extent);
+        } else if !mapping.in_log() {
+            // What has blocks in the log is given up when they are destaged.
+            push_move(state, moves, extent, Tier::Slow);
+        }
+    }
+}
+
 async fn copy(shared: &Rc<Shared>, moves: &[Move]) -> Result<(), Error> {
+    let moves: Vec<&Move> = moves.iter().filter(|one| one.copies).collect();
     let reads: Vec<_> = moves
         .iter()
         .map(|one| {
@@ -132,7 +178,7 @@ async fn copy(shared: &Rc<Shared>, moves: &[Move]) -> Result<(), Error> {
         .collect();
     let mut outcome = Ok(());
     let mut writes = Vec::with_capacity(moves.len());
-    for (read, one) in reads.into_iter().zip(moves) {
+    for (read, one) in reads.into_iter().zip(&moves) {
         let (buf, read_outcome) = read.await;
         if outcome.is_ok() && read_outcome.is_ok() {
             writes.push(shared.drive(one.target.tier).write(shared.position(one.target), buf));
@@ -159,9 +205,11 @@ fn settle(shared: &Shared, state: &mut State, one: &Move) {
         drop_copy(state, one);
         return;
     }
-    let entry = Entry::Relocate { extent: one.extent, entry: encode_home(Some(one.target)) };
+    let home = Some(one.home());
+    let entry = Entry::Relocate { extent: one.extent, entry: encode_entry(home, one.clean) };
     let lsn = state.log.append_entry(shared.io.pool(), &entry);
-    state.replace_home(one.extent, Some(one.target), lsn);
+    state.replace_home(one.extent, home, one.clean, lsn);
+    state.bad_copies.remove(&one.extent);
     if mapping.in_log() {
         marks::hit(Mark::MoveOvertaken);
     }
@@ -183,5 +231,7 @@ fn drop_copy(state: &mut State, one: &Move) {
     if mapping.moving() && mapping.home() == Some(one.source) {
         state.map.mark_moving(one.extent, false);
     }
-    state.slots[one.target.tier.index()].release(one.target.slot);
+    if one.copies {
+        state.slots[one.target.tier.index()].release(one.target.slot);
+    }
 }

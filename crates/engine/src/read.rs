@@ -3,13 +3,14 @@
 
 use std::rc::Rc;
 
-use io::{Buf, Transfer};
+use io::{Buf, IoError, Transfer};
 
 use crate::address::{BLOCK_BYTES, BlockId, ExtentId, Lsn, Tier};
 use crate::canary::canary;
 use crate::checksum::crc32c;
 use crate::drive::Watched;
 use crate::error::Error;
+use crate::geometry::Class;
 use crate::log::Logged;
 use crate::loss::LossCause;
 use crate::marks::{self, Mark};
@@ -115,7 +116,7 @@ fn home_source(state: &State, extent: ExtentId, offset: u64) -> Source {
         let tier = if state.is_gone(Tier::Fast) { Tier::Fast } else { Tier::Slow };
         return Source::Gone(tier, cause);
     }
-    match state.map.get(extent).home() {
+    match state.readable_home(extent) {
         Some(home) => {
             Source::Home { tier: home.tier, position: state.geometry.position(home) + offset }
         }
@@ -187,8 +188,7 @@ async fn carry_out(
                 (buf, outcome)
             }
             Submitted::UnderWay(transfer) => {
-                let (buf, outcome) = transfer.await;
-                let outcome = outcome.map_err(Error::from);
+                let (buf, outcome) = arrived(shared, &part.source, at, transfer.await).await;
                 let outcome = outcome.and_then(|()| verify(&part.source, at, &buf));
                 (buf, outcome)
             }
@@ -210,8 +210,7 @@ async fn carry_out(
                 piece
             }
             Submitted::UnderWay(transfer) => {
-                let (piece, outcome) = transfer.await;
-                let outcome = outcome.map_err(Error::from);
+                let (piece, outcome) = arrived(shared, &part.source, offset, transfer.await).await;
                 let outcome = outcome.and_then(|()| verify(&part.source, offset, &piece));
                 result = result.and(outcome);
                 piece
@@ -226,6 +225,51 @@ async fn carry_out(
     let mut whole = whole.expect("a request has parts");
     whole.unsplit(buf);
     (whole, result)
+}
+
+/// What has arrived of a part; where the copy of class cache could not be read, what it was made of.
+async fn arrived(
+    shared: &Rc<Shared>,
+    source: &Source,
+    at: u64,
+    (buf, outcome): (Buf, Result<(), IoError>),
+) -> (Buf, Result<(), Error>) {
+    match (outcome, source) {
+        (Ok(()), _) => (buf, Ok(())),
+        (Err(error), Source::Home { tier: Tier::Fast, .. })
+            if shared.geometry.class == Class::Cache =>
+        {
+            read_originals(shared, at, buf, error).await
+        }
+        (Err(error), _) => (buf, Err(error.into())),
+    }
+}
+
+/// Reads from the slow drive what could not be read from the fast one, if all of it is clean.
+async fn read_originals(
+    shared: &Rc<Shared>,
+    at: u64,
+    buf: Buf,
+    error: IoError,
+) -> (Buf, Result<(), Error>) {
+    let own = {
+        let mut state = shared.state.borrow_mut();
+        let last = state.extent_of(at + buf.len() as u64 - 1);
+        let extents = (state.extent_of(at).0..=last.0).map(ExtentId);
+        let clean = extents.clone().all(|extent| state.map.get(extent).is_clean());
+        if clean {
+            // The slot is written as a whole when it is used again, which is what has a drive
+            // replace a sector.
+            state.bad_copies.extend(extents);
+        }
+        let own = state.geometry.own_slot(state.extent_of(at)).filter(|_| clean);
+        own.map(|own| state.geometry.position(own) + at % state.geometry.extent_bytes)
+    };
+    // Extents that are neighbours are neighbours on the slow drive.
+    let Some(position) = own else { return (buf, Err(error.into())) };
+    marks::hit(Mark::ReadFromOriginal);
+    let (buf, outcome) = shared.slow.read(position, buf).await;
+    (buf, outcome.map_err(Error::from))
 }
 
 enum Submitted {

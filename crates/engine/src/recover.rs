@@ -15,7 +15,7 @@ use crate::doubts;
 use crate::drive::{Drive, Watched};
 use crate::error::Error;
 use crate::format::map_page::{
-    ENTRIES_PER_PAGE, PAGE_BYTES, PageCopy, decode_home, entries, examine,
+    ENTRIES_PER_PAGE, PAGE_BYTES, PageCopy, decode_entry, entries, examine,
 };
 use crate::format::record::{Entry, Header, decode_entries, decode_header};
 use crate::format::superblock::Superblock;
@@ -303,11 +303,12 @@ fn page_lost(source: &Source<'_>, page: u64) -> Error {
 fn apply_page(state: &mut State, page: u64, bytes: &[u8]) -> Result<(), Error> {
     let first = page * ENTRIES_PER_PAGE as u64;
     for (extent, raw) in (first..state.map.extents()).zip(entries(bytes)) {
-        let home = decode_home(raw).ok_or_else(|| {
+        let entry = decode_entry(raw, state.geometry.class, ExtentId(extent));
+        let (home, clean) = entry.ok_or_else(|| {
             Error::Damaged(format!("map page {page} holds an impossible entry for extent {extent}"))
         })?;
         if home.is_some() {
-            state.map.load(ExtentId(extent), home);
+            state.map.load(ExtentId(extent), home, clean);
         }
     }
     Ok(())
@@ -327,12 +328,12 @@ fn mark_page_unknown(state: &mut State, page: u64) {
 /// where it carries no mark of doubt, and where what it says can be.
 fn trust_slow_drive(state: &mut State) {
     let extents = state.map.extents();
-    let mut loss = state.loss.take().unwrap_or_default();
+    let mut loss = state.loss.clone().unwrap_or_default();
     let mut impossible = BTreeSet::new();
     for extent in (0..extents).map(ExtentId) {
         if state.doubts.is_marked(extent) {
             loss.mark_unknown(extent, extents);
-        } else if let Some(home) = state.map.get(extent).home()
+        } else if let Some(home) = state.readable_home(extent)
             && home.tier == Tier::Slow
             && !state.slots[Tier::Slow.index()].claim(home.slot)
         {
@@ -342,7 +343,7 @@ fn trust_slow_drive(state: &mut State) {
     if !impossible.is_empty() {
         // One slot of two extents, or none at all: then neither extent is believed.
         for extent in (0..extents).map(ExtentId) {
-            if state.map.get(extent).home().is_some_and(|home| impossible.contains(&home)) {
+            if state.readable_home(extent).is_some_and(|home| impossible.contains(&home)) {
                 loss.mark_unknown(extent, extents);
             }
         }
@@ -503,11 +504,11 @@ fn apply_entries(
 ) -> Result<(), Error> {
     let extents = state.map.extents();
     let blocks = extents * state.geometry.extent_blocks();
-    let set = |state: &mut State, extent: ExtentId, home: Option<Home>| {
+    let set = |state: &mut State, extent: ExtentId, (home, clean): (Option<Home>, bool)| {
         // A page written after this record has the change, and perhaps later ones.
         let page = extent.0 / ENTRIES_PER_PAGE as u64;
         if lsn >= page_lsns[page as usize] {
-            state.map.set(extent, home, lsn);
+            state.map.set(extent, home, clean, lsn);
         } else {
             marks::hit(Mark::ChangeInPage);
             // A cut may have kept it from the slow drive's copy.
@@ -515,8 +516,9 @@ fn apply_entries(
         }
         state.doubts.touch(extent);
     };
-    let checked_home = |extent: ExtentId, raw: u64| match decode_home(raw) {
-        Some(home) if extent.0 < extents => Ok(home),
+    let class = state.geometry.class;
+    let checked = |extent: ExtentId, raw: u64| match decode_entry(raw, class, extent) {
+        Some(entry) if extent.0 < extents => Ok(entry),
         _ => Err(nonsense(lsn)),
     };
     let mut place = lsn.0 + 1;
@@ -549,16 +551,16 @@ fn apply_entries(
                 mark(state, *start, u64::from(*count));
             }
             Entry::Allocate { extent, entry, crc } => {
-                let home = checked_home(*extent, *entry)?;
-                set(state, *extent, home);
+                let entry = checked(*extent, *entry)?;
+                set(state, *extent, entry);
                 state.forget_logged(*extent);
-                if let Some(home) = home {
+                if let (Some(home), _) = entry {
                     pending.push_back(Pending { lsn, extent: *extent, home, crc: *crc });
                 }
             }
             Entry::Relocate { extent, entry } => {
-                let home = checked_home(*extent, *entry)?;
-                set(state, *extent, home);
+                let entry = checked(*extent, *entry)?;
+                set(state, *extent, entry);
             }
             Entry::Unmap { first, count } => {
                 let end = first.0.checked_add(u64::from(*count));
@@ -567,14 +569,14 @@ fn apply_entries(
                 }
                 for extent in (first.0..first.0 + u64::from(*count)).map(ExtentId) {
                     if !state.map.get(extent).is_empty() {
-                        set(state, extent, None);
+                        set(state, extent, (None, false));
                         state.forget_logged(extent);
                     }
                 }
             }
             Entry::Destaged { extent, entry, before } => {
-                let home = checked_home(*extent, *entry)?;
-                set(state, *extent, home);
+                let entry = checked(*extent, *entry)?;
+                set(state, *extent, entry);
                 let mut left = false;
                 for block in state.blocks_of(*extent) {
                     match state.log.lookup(block) {
@@ -663,14 +665,14 @@ fn claim_slots(state: &mut State, page_lsns: &[Lsn]) -> Result<(), Error> {
         let first = page * ENTRIES_PER_PAGE as u64;
         let end = (first + ENTRIES_PER_PAGE as u64).min(state.map.extents());
         for extent in (first..end).map(ExtentId) {
-            if let Some(home) = state.map.get(extent).home()
-                && !state.slots[home.tier.index()].claim(home.slot)
-            {
-                return Err(Error::Damaged(format!(
-                    "extent {} is mapped to slot {} of the {} drive, which does not exist or \
-                     belongs to another extent. Nothing was changed",
-                    extent.0, home.slot.0, home.tier
-                )));
+            for home in state.owned_by(extent).into_iter().flatten() {
+                if !state.slots[home.tier.index()].claim(home.slot) {
+                    return Err(Error::Damaged(format!(
+                        "extent {} is mapped to slot {} of the {} drive, which does not exist or \
+                         belongs to another extent. Nothing was changed",
+                        extent.0, home.slot.0, home.tier
+                    )));
+                }
             }
         }
     }

@@ -12,9 +12,9 @@ use crate::doubts::Doubts;
 use crate::error::Poison;
 use crate::exposure::Exposure;
 use crate::fixed_map::FixedMap;
-use crate::format::map_page::encode_home;
+use crate::format::map_page::encode_entry;
 use crate::format::record::Entry;
-use crate::geometry::Geometry;
+use crate::geometry::{Class, Geometry};
 use crate::guards::Guards;
 use crate::line::Line;
 use crate::log::Log;
@@ -120,6 +120,8 @@ pub(crate) struct State {
     pub promised_blocks: u64,
     /// Extents whose home could not be read as a whole: they are rewritten in place only.
     pub unreadable: BTreeSet<ExtentId>,
+    /// Clean copies of class cache that could not be read: they are to be given up.
+    pub bad_copies: BTreeSet<ExtentId>,
     /// Map pages of which recovery found a damaged copy on the fast drive.
     pub damaged_pages: Vec<u64>,
     /// Where the search for cold residents of the fast drive goes on.
@@ -161,6 +163,7 @@ impl State {
             pace: Pace::default(),
             promised_blocks: 0,
             unreadable: BTreeSet::new(),
+            bad_copies: BTreeSet::new(),
             damaged_pages: Vec::new(),
             clock_hand: 0,
         }
@@ -183,9 +186,9 @@ impl State {
     }
 
     /// A slot for an extent without a home, or for its fresh copy.
-    pub fn take_slot_for_new(&mut self) -> Option<Home> {
+    pub fn take_slot_for_new(&mut self, extent: ExtentId) -> Option<Home> {
         self.reclaim();
-        let free = [self.slots[0].free(), self.slots[1].free()];
+        let free = [self.slots[0].free(), self.slow_slots_for(extent)];
         let Some(tier) = self.policy.admit(free[0], free[1], self.fast_reserve()) else {
             marks::hit(Mark::VolumeFull);
             return None;
@@ -193,12 +196,33 @@ impl State {
         if tier == Tier::Slow {
             marks::hit(Mark::ReserveReached);
         }
-        self.take_slot(tier)
+        self.take_slot(tier, extent)
     }
 
-    /// A slot on the given drive.
-    pub fn take_slot(&mut self, tier: Tier) -> Option<Home> {
-        self.slots[tier.index()].take().map(|slot| Home { tier, slot })
+    /// A slot for the extent on the given drive.
+    pub fn take_slot(&mut self, tier: Tier, extent: ExtentId) -> Option<Home> {
+        let own = self.geometry.own_slot(extent).filter(|own| own.tier == tier);
+        let slots = &mut self.slots[tier.index()];
+        match own {
+            Some(own) => slots.claim(own.slot).then_some(own),
+            None => slots.take().map(|slot| Home { tier, slot }),
+        }
+    }
+
+    /// Slots of the slow drive that the extent may take.
+    pub fn slow_slots_for(&self, extent: ExtentId) -> u64 {
+        let slots = &self.slots[Tier::Slow.index()];
+        match self.geometry.own_slot(extent) {
+            Some(own) => u64::from(!slots.is_used(own.slot)),
+            None => slots.free(),
+        }
+    }
+
+    /// Whether new data finds no slot anywhere, except those that wait to be free.
+    pub fn slots_low(&self) -> bool {
+        // In class cache a slow slot helps its own extent only.
+        let slow = self.geometry.class == Class::Span && self.slots[1].free() > 0;
+        self.slots[0].free() == 0 && !slow
     }
 
     /// Gives up a home; the slot is free again when that is safe.
@@ -262,17 +286,18 @@ impl State {
 
     /// The extent was written to a fresh home: records it, and gives up what it replaces.
     pub fn settle_allocated(&mut self, pool: &Pool, extent: ExtentId, home: Home, crc: u32) {
-        let entry = Entry::Allocate { extent, entry: encode_home(Some(home)), crc };
+        let entry = Entry::Allocate { extent, entry: encode_entry(Some(home), false), crc };
         let lsn = self.log.append_entry(pool, &entry);
-        self.replace_home(extent, Some(home), lsn);
+        self.replace_home(extent, Some(home), false, lsn);
         if !canary!(FreshForgetsLog) {
             self.forget_logged(extent);
         }
         self.note_young(extent, lsn);
     }
 
-    /// Sets the home by the record at `lsn`, and retires the old one.
-    pub fn replace_home(&mut self, extent: ExtentId, home: Option<Home>, lsn: Lsn) {
+    /// Sets the home by the record at `lsn`, and retires what is no longer the extent's.
+    /// `clean`: a copy, and the extent's own slot of the slow drive is current and stays its own.
+    pub fn replace_home(&mut self, extent: ExtentId, home: Option<Home>, clean: bool, lsn: Lsn) {
         let mapping = self.map.get(extent);
         if mapping.in_log() {
             // Without doubt as long as the slow drive knew it elsewhere; that ends now.
@@ -283,11 +308,16 @@ impl State {
         if mapping.moving() && old != home {
             marks::hit(Mark::MovingExtentReplaced);
         }
-        self.map.set(extent, home, lsn);
-        if let Some(old) = old
-            && Some(old) != home
-        {
-            self.retire(old, lsn);
+        let owned = self.owned_by(extent);
+        self.map.set(extent, home, clean, lsn);
+        let owns = self.owned_by(extent);
+        if mapping.is_clean() && home == old && !clean {
+            // Until it is durable that the slow drive's is old, what is read may come from there:
+            // the copy must not be changed in place.
+            self.note_young(extent, lsn);
+        }
+        for given_up in owned.into_iter().flatten().filter(|old| !owns.contains(&Some(*old))) {
+            self.retire(given_up, lsn);
         }
     }
 
@@ -316,9 +346,9 @@ impl State {
     }
 
     /// The extent is about to change: the slow drive cannot vouch for it any more, unless it knows
-    /// that the extent lives on the fast drive.
+    /// that the extent lives on the fast drive alone.
     pub fn doubt(&mut self, extent: ExtentId) {
-        let on_fast = self.map.get(extent).home().is_some_and(|home| home.tier == Tier::Fast);
+        let on_fast = self.map.get(extent).is_on_fast_alone();
         if !on_fast || !self.map.is_settled(extent) {
             self.doubts.touch(extent);
         }
@@ -326,7 +356,23 @@ impl State {
 
     /// Why the extent's home cannot be read, if it cannot.
     pub fn loss_at_home(&self, extent: ExtentId) -> Option<LossCause> {
-        self.loss.as_ref()?.judge(extent, self.map.get(extent).home())
+        self.loss.as_ref()?.judge(extent, self.map.get(extent))
+    }
+
+    /// What is the extent's: where it lives, and its own slot of the slow drive if that is current.
+    pub fn owned_by(&self, extent: ExtentId) -> [Option<Home>; 2] {
+        let mapping = self.map.get(extent);
+        let own = if mapping.is_clean() { self.geometry.own_slot(extent) } else { None };
+        [mapping.home(), own]
+    }
+
+    /// Where the extent's home is read: its copy, or what the copy was made of when that is gone.
+    pub fn readable_home(&self, extent: ExtentId) -> Option<Home> {
+        let mapping = self.map.get(extent);
+        if mapping.is_clean() && self.is_gone(Tier::Fast) {
+            return self.geometry.own_slot(extent);
+        }
+        mapping.home()
     }
 
     /// A drive is gone from now on.

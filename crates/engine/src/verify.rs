@@ -42,10 +42,11 @@ fn verify_slots(state: &State, wrong: &mut Vec<String>) {
         if mapping.moving() {
             wrong.push(format!("extent {} is marked as moving, and nothing moves", extent.0));
         }
-        let Some(home) = mapping.home() else { continue };
-        mapped += 1;
-        if let Some(other) = owners.insert(home, format!("extent {}", extent.0)) {
-            wrong.push(format!("{home:?} belongs to {other} and to extent {}", extent.0));
+        mapped += u64::from(mapping.home().is_some());
+        for home in state.owned_by(extent).into_iter().flatten() {
+            if let Some(other) = owners.insert(home, format!("extent {}", extent.0)) {
+                wrong.push(format!("{home:?} belongs to {other} and to extent {}", extent.0));
+            }
         }
     }
     if mapped != state.map.mapped() {

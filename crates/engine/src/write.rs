@@ -3,7 +3,8 @@
 //!   nothing of it is in the log or in motion, and recovery would not verify its data. On the slow
 //!   drive only whole extents, and only when the fast drive has no slot to spare (a stream);
 //! * *fresh*: whole extents, to a newly taken slot; the mapping and the data's CRC go to the log;
-//! * *log*: everything else.
+//! * *log*: everything else. So too what is written to a clean copy of class cache: with its first
+//!   change in place the slow drive's slot would be old and pass for current.
 
 use std::rc::Rc;
 
@@ -326,19 +327,27 @@ enum Demand {
 fn demand(state: &State, at: u64, length: u64) -> Demand {
     let mut slots_fast = 0;
     let mut slots_any = 0;
+    // Whether those that may go to either drive find a slot when the fast one has none.
+    let mut fits_slow = true;
     for (extent, _, bytes) in pieces(state, at, length) {
         match route(state, extent, bytes) {
             Route::Log => return Demand::Data,
             Route::Home(_) => {}
             Route::Fresh => match state.map.get(extent).home() {
                 Some(Home { tier: Tier::Fast, .. }) => slots_fast += 1,
-                _ => slots_any += 1,
+                _ => {
+                    slots_any += 1;
+                    let free = state.slow_slots_for(extent);
+                    fits_slow &= match state.geometry.own_slot(extent) {
+                        Some(_) => free > 0,
+                        None => slots_any <= state.slots[0].free() + free,
+                    };
+                }
             },
         }
     }
-    let free = [state.slots[0].free(), state.slots[1].free()];
-    let sure =
-        slots_fast + slots_any <= free[0] || slots_fast == 0 && slots_any <= free[0] + free[1];
+    let free = state.slots[0].free();
+    let sure = slots_fast + slots_any <= free || slots_fast == 0 && fits_slow;
     if slots_fast + slots_any == 0 { Demand::Nothing } else { Demand::Fresh { sure } }
 }
 
@@ -371,7 +380,10 @@ fn pieces(
 fn route(state: &State, extent: ExtentId, bytes: u64) -> Route {
     let mapping = state.map.get(extent);
     let whole = bytes == state.geometry.extent_bytes;
+    // What the slow drive has of a clean copy would go on passing for current.
+    let believed = mapping.is_clean() && !canary!(CopyWrittenClean);
     let settled = (!mapping.in_log() || canary!(InPlaceUnderLog))
+        && !believed
         && !mapping.moving()
         && (!state.is_young(extent) || canary!(YoungIgnored));
     let fast_to_spare = state.slots[0].free() > state.fast_reserve();
@@ -387,7 +399,7 @@ fn route(state: &State, extent: ExtentId, bytes: u64) -> Route {
                 Tier::Slow => Route::Log,
             }
         }
-        _ if whole && state.slots[0].free() + state.slots[1].free() > 0 => Route::Fresh,
+        _ if whole && state.slots[0].free() + state.slow_slots_for(extent) > 0 => Route::Fresh,
         _ => Route::Log,
     }
 }
@@ -486,9 +498,9 @@ fn take_slot(state: &mut State, extent: ExtentId) -> Option<Home> {
     match state.map.get(extent).home() {
         Some(Home { tier: Tier::Fast, .. }) => {
             state.reclaim();
-            state.take_slot(Tier::Fast)
+            state.take_slot(Tier::Fast, extent)
         }
-        _ => state.take_slot_for_new(),
+        _ => state.take_slot_for_new(extent),
     }
 }
 

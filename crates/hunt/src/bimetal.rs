@@ -1,6 +1,6 @@
 //! The engine as a subject.
 
-use engine::{CreateOptions, Engine, Member, OpenOptions};
+use engine::{CacheMode, Class, CreateOptions, Engine, Member, OpenOptions};
 use io::{Device, Io};
 
 use crate::subject::{Subject, Survivor};
@@ -12,9 +12,7 @@ impl Subject for Bimetal {
     type Volume = Engine;
 
     async fn create(&self, io: &Io, fast: &Device, slow: &Device) -> Result<(), String> {
-        let options = CreateOptions::new("prey");
-        let made = engine::create(io, fast, slow, options, &|_, _| ()).await;
-        made.map(|_| ()).map_err(|error| error.to_string())
+        create(io, fast, slow, CreateOptions::new("prey")).await
     }
 
     async fn open(&self, io: &Io, fast: &Device, slow: &Device) -> Result<Engine, String> {
@@ -52,4 +50,48 @@ impl Subject for Bimetal {
             (errors, _) => Err(errors.join("\n")),
         }
     }
+}
+
+/// As [`Bimetal`], of class cache.
+pub struct Cached(pub CacheMode);
+
+impl Subject for Cached {
+    type Volume = Engine;
+
+    async fn create(&self, io: &Io, fast: &Device, slow: &Device) -> Result<(), String> {
+        let options =
+            CreateOptions { class: Class::Cache, cache_mode: self.0, ..CreateOptions::new("prey") };
+        create(io, fast, slow, options).await
+    }
+
+    async fn open(&self, io: &Io, fast: &Device, slow: &Device) -> Result<Engine, String> {
+        Bimetal.open(io, fast, slow).await
+    }
+
+    async fn open_alone(
+        &self,
+        io: &Io,
+        survivor: Survivor,
+        drive: &Device,
+    ) -> Result<Option<Engine>, String> {
+        Bimetal.open_alone(io, survivor, drive).await
+    }
+
+    async fn close(&self, volume: Engine) -> Result<(), String> {
+        Bimetal.close(volume).await
+    }
+
+    async fn check(&self, io: &Io, fast: &Device, slow: &Device) -> Result<(), String> {
+        Bimetal.check(io, fast, slow).await
+    }
+}
+
+async fn create(
+    io: &Io,
+    fast: &Device,
+    slow: &Device,
+    options: CreateOptions,
+) -> Result<(), String> {
+    let made = engine::create(io, fast, slow, options, &|_, _| ()).await;
+    made.map(|_| ()).map_err(|error| error.to_string())
 }

@@ -37,7 +37,7 @@ mod workload;
 pub use alone::Alone;
 #[cfg(feature = "canaries")]
 pub use aviary::{Caught, hunt_canary};
-pub use bimetal::Bimetal;
+pub use bimetal::{Bimetal, Cached};
 pub use campaign::{Bag, Campaign, Kill};
 pub use enumerate::enumerate;
 pub use failure::{Cut, Failure, Fall};

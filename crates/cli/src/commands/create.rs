@@ -141,6 +141,7 @@ pub fn run(arguments: &CreateArguments, settings: &Settings) -> Outcome {
         extent_bytes: arguments.extent,
         landing_bytes: arguments.landing,
         flush_mode: arguments.durability,
+        ..CreateOptions::new(arguments.name.to_string())
     };
     let geometry = engine::plan(&fast.info(), &slow.info(), &options)
         .map_err(|error| Failure::usage(error.to_string()))?;

@@ -27,6 +27,8 @@ fn superblock(role: Tier, state: State) -> Superblock {
         log_session_start: Lsn(1),
         log_durable: Lsn(1),
         flush_mode: engine::FlushMode::Strict,
+        cache_mode: engine::CacheMode::default(),
+        alone: false,
         read_only_compatible: 0,
     }
 }

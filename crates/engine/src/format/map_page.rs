@@ -7,8 +7,9 @@
 //! * A torn page fails its CRC, and the other copy together with the log replaces it.
 
 use super::{put_u32, put_u64, u32_at, u64_at};
-use crate::address::{Home, Lsn, SlotId, Tier};
+use crate::address::{ExtentId, Home, Lsn, SlotId, Tier};
 use crate::checksum::crc32c_around;
+use crate::geometry::Class;
 
 /// Bytes in a page: what any drive since 2011 writes as one sector or a few.
 pub const PAGE_BYTES: usize = 4096;
@@ -32,6 +33,8 @@ const _: () = assert!(AT_CRC + 4 <= HEADER_BYTES && ENTRIES_PER_PAGE == 504);
 
 const MAPPED: u64 = 1 << 63;
 const ON_SLOW: u64 = 1 << 62;
+/// Class cache: what the slow drive has of the extent is current too.
+pub(crate) const CLEAN: u64 = 1 << 61;
 const SLOT_MASK: u64 = (1 << 40) - 1;
 
 /// Encodes where an extent is; a hole is 0.
@@ -54,6 +57,27 @@ pub fn decode_home(raw: u64) -> Option<Option<Home>> {
     }
     let tier = if raw & ON_SLOW == 0 { Tier::Fast } else { Tier::Slow };
     Some(Some(Home { tier, slot: SlotId(raw & SLOT_MASK) }))
+}
+
+/// Encodes where an extent is, and whether that is a clean copy of class cache.
+pub fn encode_entry(home: Option<Home>, clean: bool) -> u64 {
+    assert!(!clean || home.is_some_and(|home| home.tier == Tier::Fast), "only a copy is clean");
+    encode_home(home) | if clean { CLEAN } else { 0 }
+}
+
+/// Decodes an entry of a volume of this class: where the extent is, and whether that is a clean
+/// copy. `None`: not a valid entry for this extent.
+pub fn decode_entry(raw: u64, class: Class, extent: ExtentId) -> Option<(Option<Home>, bool)> {
+    let clean = raw & CLEAN != 0;
+    let home = decode_home(raw & !CLEAN)?;
+    let sound = match (class, home) {
+        (Class::Span, _) => !clean,
+        (Class::Cache, None) => !clean,
+        (Class::Cache, Some(Home { tier: Tier::Fast, .. })) => true,
+        // Each extent has its own slot there.
+        (Class::Cache, Some(Home { tier: Tier::Slow, slot })) => !clean && slot.0 == extent.0,
+    };
+    sound.then_some((home, clean))
 }
 
 /// What stands in one copy of a page.

@@ -11,6 +11,7 @@
 
 use super::{put_u32, put_u64, u32_at, u64_at};
 use crate::address::{Lsn, Tier};
+use crate::cache_mode::CacheMode;
 use crate::checksum::crc32c_around;
 use crate::flush_mode::{Bound, FlushMode};
 use crate::geometry::{Class, Geometry, Layout, name_problem};
@@ -26,10 +27,12 @@ const MAGIC: &[u8; 16] = b"bimetal-volume\r\n";
 const VERSION: u32 = 1;
 /// Features this version understands; an unknown incompatible one forbids opening, an unknown
 /// read-only-compatible one forbids writing.
-const INCOMPATIBLE_KNOWN: u64 = 0;
+const INCOMPATIBLE_KNOWN: u64 = CACHE_CLASS;
 const READ_ONLY_COMPATIBLE_KNOWN: u64 = DOUBT_PAGE;
 /// The slow drive keeps a doubt page (`doubt_page.rs`); who writes the volume must keep it true.
 pub const DOUBT_PAGE: u64 = 1;
+/// The volume is of class cache: map entries may be clean copies, and a slow slot has one extent.
+const CACHE_CLASS: u64 = 1;
 
 const AT_MAGIC: usize = 0;
 const AT_VERSION: usize = AT_MAGIC + 16;
@@ -53,7 +56,9 @@ const AT_LOG_SESSION_START: usize = AT_LOG_TAIL + 8;
 const AT_LOG_DURABLE: usize = AT_LOG_SESSION_START + 8;
 const AT_FLUSH_BYTES: usize = AT_LOG_DURABLE + 8;
 const AT_FLUSH_AGE_MS: usize = AT_FLUSH_BYTES + 8;
-const AT_END: usize = AT_FLUSH_AGE_MS + 4;
+const AT_CACHE_MODE: usize = AT_FLUSH_AGE_MS + 4;
+const AT_ALONE: usize = AT_CACHE_MODE + 4;
+const AT_END: usize = AT_ALONE + 4;
 const AT_CRC: usize = SUPERBLOCK_BYTES - 4;
 const _: () = assert!(AT_END <= AT_CRC && AT_GENERATION.is_multiple_of(8));
 
@@ -148,6 +153,10 @@ pub struct Superblock {
     pub log_durable: Lsn,
     /// What clients' flushes promise, as set for the volume.
     pub flush_mode: FlushMode,
+    /// Class cache: when writes are at home, as set for the volume.
+    pub cache_mode: CacheMode,
+    /// Class cache: this generation is of the slow drive alone; the fast one is out of the volume.
+    pub alone: bool,
     /// Features that an older version cannot write.
     pub read_only_compatible: u64,
 }
@@ -181,7 +190,8 @@ impl Superblock {
         out[AT_DRIVE_IDS..AT_DRIVE_IDS + 16].copy_from_slice(&self.drive_ids[0].0);
         out[AT_DRIVE_IDS + 16..AT_NAME].copy_from_slice(&self.drive_ids[1].0);
         out[AT_NAME..AT_NAME + self.name.len()].copy_from_slice(self.name.as_bytes());
-        put_u32(out, AT_CLASS, 1);
+        let class = self.geometry.class;
+        put_u32(out, AT_CLASS, if class == Class::Span { 1 } else { 2 });
         put_u32(
             out,
             AT_STATE,
@@ -193,6 +203,7 @@ impl Superblock {
             },
         );
         put_u64(out, AT_FEATURES + 8, self.read_only_compatible);
+        put_u64(out, AT_FEATURES + 16, if class == Class::Cache { CACHE_CLASS } else { 0 });
         put_u64(out, AT_EXTENT_BYTES, self.geometry.extent_bytes);
         put_u64(out, AT_VOLUME_BYTES, self.geometry.volume_bytes);
         for (index, layout) in self.geometry.layouts.iter().enumerate() {
@@ -218,6 +229,10 @@ impl Superblock {
         if let FlushMode::Deferred(bound) = self.flush_mode {
             put_u64(out, AT_FLUSH_BYTES, bound.bytes);
             put_u32(out, AT_FLUSH_AGE_MS, bound.age_ms);
+        }
+        if class == Class::Cache {
+            put_u32(out, AT_CACHE_MODE, u32::from(self.cache_mode == CacheMode::WriteThrough));
+            put_u32(out, AT_ALONE, u32::from(self.alone));
         }
         let crc = crc32c_around(out, AT_CRC);
         put_u32(out, AT_CRC, crc);
@@ -259,6 +274,12 @@ impl Superblock {
         if name_problem(&name).is_some() {
             return None;
         }
+        let class = match u32_at(bytes, AT_CLASS) {
+            1 => Class::Span,
+            2 => Class::Cache,
+            _ => return None,
+        };
+        let is_cache = class == Class::Cache;
         let layout = |index: usize| {
             let field = |n: usize| u64_at(bytes, AT_LAYOUTS + index * LAYOUT_BYTES + n * 8);
             Layout {
@@ -272,10 +293,7 @@ impl Superblock {
             }
         };
         let geometry = Geometry {
-            class: match u32_at(bytes, AT_CLASS) {
-                1 => Class::Span,
-                _ => return None,
-            },
+            class,
             extent_bytes: u64_at(bytes, AT_EXTENT_BYTES),
             volume_bytes: u64_at(bytes, AT_VOLUME_BYTES),
             layouts: [layout(0), layout(1)],
@@ -309,6 +327,13 @@ impl Superblock {
                 bound if bound.is_sound() => FlushMode::Deferred(bound),
                 _ => return None,
             },
+            cache_mode: match u32_at(bytes, AT_CACHE_MODE) {
+                _ if !is_cache => CacheMode::default(),
+                0 => CacheMode::WriteBack,
+                1 => CacheMode::WriteThrough,
+                _ => return None,
+            },
+            alone: is_cache && u32_at(bytes, AT_ALONE) != 0,
             read_only_compatible: u64_at(bytes, AT_FEATURES + 8),
         };
         // Counts near the end of u64 would overflow; an LSN per block takes 10^13 years to get there.
@@ -361,6 +386,8 @@ pub(crate) mod tests {
             log_session_start: Lsn(150),
             log_durable: Lsn(140),
             flush_mode: FlushMode::Deferred(Bound { age_ms: 250, bytes: 64 * MIB }),
+            cache_mode: CacheMode::WriteThrough,
+            alone: false,
             read_only_compatible: 0,
         }
     }
