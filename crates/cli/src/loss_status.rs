@@ -4,21 +4,23 @@ use engine::{LossCause, LossSummary, Tier};
 use io::units::human_bytes;
 use serde::{Deserialize, Serialize};
 
-/// How much cannot be read, in bytes, because a drive is gone.
+/// How much cannot be read, in bytes, because a drive is gone or because of damage.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LossStatus {
     /// Why the fast drive cannot be used; `None` when it is well.
     pub fast_gone: Option<String>,
     /// Why the slow drive cannot be used; `None` when it is well.
     pub slow_gone: Option<String>,
+    /// What else is damaged beyond repair, a sentence each.
+    #[serde(default)]
+    pub damage: Vec<String>,
     /// Data that can be read.
     pub readable_bytes: u64,
     /// Data that lived on the drive that is gone.
     pub lost_bytes: u64,
-    /// Data of which the other drive has a version that may be too old: counts as lost.
+    /// Data of which there is a version that may be too old: counts as lost.
     pub maybe_newer_bytes: u64,
-    /// Space that the other drive knows as unused, but that may have been written: reading it is an
-    /// error.
+    /// Space of which nothing is known, but that may have been written: reading it is an error.
     pub maybe_written_bytes: u64,
     /// Data whose newest version is damaged in the landing log.
     pub damaged_bytes: u64,
@@ -41,9 +43,9 @@ pub struct LostRange {
 pub enum Cause {
     /// It lived on the drive that is gone.
     Lost,
-    /// What the other drive has may be too old.
+    /// What there is may be too old.
     MaybeNewer,
-    /// The other drive has nothing, but something may have been written.
+    /// Nothing is known, but something may have been written.
     MaybeWritten,
     /// It is damaged in the landing log.
     Damaged,
@@ -54,8 +56,9 @@ impl Cause {
     pub fn words(self) -> &'static str {
         match self {
             Cause::Lost => "lost: lived on the drive that is gone",
-            Cause::MaybeNewer => "counts as lost: may have been newer there",
-            Cause::MaybeWritten => "unused as far as is known, may have been written there",
+            Cause::MaybeNewer => "counts as lost: may have been newer in what is gone or damaged",
+            Cause::MaybeWritten => "nothing is known of it: may have been written",
+
             Cause::Damaged => "damaged in the landing log",
         }
     }
@@ -78,6 +81,7 @@ impl From<LossSummary> for LossStatus {
         LossStatus {
             fast_gone,
             slow_gone,
+            damage: summary.damage,
             readable_bytes: summary.readable_bytes,
             lost_bytes: summary.lost_bytes,
             maybe_newer_bytes: summary.maybe_newer_bytes,
@@ -91,8 +95,8 @@ impl From<engine::LostRange> for LostRange {
     fn from(range: engine::LostRange) -> LostRange {
         let cause = match range.cause {
             LossCause::LivedThere => Cause::Lost,
-            LossCause::MaybeNewerThere => Cause::MaybeNewer,
-            LossCause::MaybeWrittenThere => Cause::MaybeWritten,
+            LossCause::MaybeNewer => Cause::MaybeNewer,
+            LossCause::MaybeWritten => Cause::MaybeWritten,
             LossCause::Damaged => Cause::Damaged,
         };
         LostRange { at: range.at, length: range.length, cause }

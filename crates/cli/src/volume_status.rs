@@ -81,7 +81,7 @@ pub struct VolumeStatus {
     pub extents_mapped: Option<u64>,
     /// Who serves it; `None` when nobody does.
     pub server: Option<ServerStatus>,
-    /// What cannot be read because a drive is gone; `None` while both are here.
+    /// What cannot be read because a drive is gone or of damage; `None` while all is well.
     #[serde(default)]
     pub loss: Option<LossStatus>,
     /// What clients asked.
@@ -653,6 +653,21 @@ fn judge_live(engine: &engine::Status, fast: &DriveStatus, slow: &DriveStatus) -
             Some(format!(
                 "Bring the drive back, then stop and serve the volume again. If it is lost for \
                  good, copy what can be read; 'bimetal lost {name}' lists what cannot."
+            )),
+        );
+    }
+    if let Some(loss) = loss.as_ref() {
+        let name = &engine.name;
+        return (
+            Health::Degraded,
+            format!(
+                "The volume is damaged and served read-only, as far as it is certain: {}. {}.",
+                loss.lines().join(", "),
+                loss.damage.join(". ")
+            ),
+            Some(format!(
+                "Copy what can be read, then restore the rest from a backup; 'bimetal lost {name}' \
+                 lists what cannot be read."
             )),
         );
     }

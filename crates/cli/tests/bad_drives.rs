@@ -250,3 +250,68 @@ fn a_full_host_file_system_stops_the_volume_and_loses_nothing_that_was_flushed()
     place.bimetal(&["check", "v"]).expect(0, &[]);
     host.unmount();
 }
+
+#[test]
+fn a_damaged_log_is_refused_and_rescued_with_errors_for_what_is_not_certain() {
+    if !has_tools("a rescue", &["nbdsh"]) {
+        return;
+    }
+    let place = volume();
+    // A run of small writes in the log, each flushed, over what was closed before.
+    place.serve_run("v", "nbdsh -u $uri -c 'h.pwrite(b\"a\" * (8 << 20), 0); h.flush()'");
+    let server = place.serve(&["v"]);
+    let script = "for i in range(8):\n\
+                  \x20 h.pwrite(bytes([98 + i]) * 4096, (32 + i) << 20)\n\
+                  \x20 h.flush()\n\
+                  import time; time.sleep(0.5)";
+    must(tool("nbdsh").args(["-u", &server.uri, "-c", script]));
+    server.kill();
+    for at in log_headers(&place, "v.fast").iter().rev().skip(2).take(3) {
+        flip(&place, "v.fast", at + 700);
+    }
+    let before = ["v.fast", "v.slow"].map(|drive| fs::read(place.path(drive)).unwrap());
+
+    serve(&place, "v.fast", "v.slow").expect(1, &["log", "damaged", "--rescue", "bimetal lost v"]);
+    let said = place.bimetal(&["check", "v"]);
+    assert!(said.code == 3 && said.out.contains("--rescue"), "{said:?}");
+    let lost = place.bimetal(&["--json", "lost", "v"]);
+    assert_eq!(lost.code, 3, "{lost:?}");
+    let lost = lost.json();
+    assert!(lost["loss"]["damage"][0].as_str().unwrap().contains("landing log"), "{lost}");
+    assert!(!lost["ranges"].as_array().unwrap().is_empty(), "{lost}");
+
+    let server = place.serve(&["v", "--rescue"]);
+    let status = place.status("v");
+    assert_eq!((&status["state"], &status["loss"]), (&"degraded".into(), &lost["loss"]));
+    let script = "good = 0\n\
+                  for i in range(8):\n\
+                  \x20 try:\n\
+                  \x20   assert h.pread(4096, (32 + i) << 20) == bytes([98 + i]) * 4096, i\n\
+                  \x20   good += 1\n\
+                  \x20 except nbd.Error as e:\n\
+                  \x20   assert e.errno == 'EIO', e\n\
+                  assert h.is_read_only()\n\
+                  print(good)";
+    let good = must(tool("nbdsh").args(["-u", &server.uri, "-c", script]));
+    assert!((1..8).contains(&good.trim().parse::<u32>().unwrap()), "{good}");
+    assert_eq!(server.stop().code(), Some(3));
+    let after = ["v.fast", "v.slow"].map(|drive| fs::read(place.path(drive)).unwrap());
+    assert!(before == after, "a rescue wrote to the drives");
+    // What is well needs no rescue, and is served as it is.
+    let place = volume();
+    let said = place.bimetal(&["serve", "v", "--rescue", "--run", "true"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    assert!(!said.err.contains("damaged"), "{said:?}");
+}
+
+/// Where the headers of records in the log lie, in order.
+fn log_headers(place: &Place, name: &str) -> Vec<u64> {
+    let bytes = fs::read(place.path(name)).unwrap();
+    let blocks = (0..).zip(bytes.chunks_exact(4096));
+    let mut headers: Vec<(u64, u64)> = blocks
+        .filter(|(_, block)| block.starts_with(b"BMlr"))
+        .map(|(n, block)| (u64::from_le_bytes(block[8..16].try_into().unwrap()), n * 4096))
+        .collect();
+    headers.sort_unstable();
+    headers.into_iter().map(|(_, at)| at).collect()
+}

@@ -10,7 +10,7 @@ use crate::format::superblock::{COPY_POSITIONS, SUPERBLOCK_BYTES, State as Left,
 use crate::geometry::Geometry;
 use crate::recover::{Source, recover};
 use crate::state::State;
-use crate::superblocks::{self, judge_pair};
+use crate::superblocks::{self, Shorter, judge_pair};
 use crate::verify::verify;
 
 /// Map pages read at once (both copies: 1 MiB).
@@ -29,6 +29,8 @@ pub struct CheckReport {
     pub geometry: Geometry,
     /// What is wrong and cannot be repaired by opening the volume.
     pub errors: Vec<String>,
+    /// The volume can be opened in spite of the errors.
+    pub opens: bool,
     /// What is damaged but has an intact copy. Opening the volume for writing repairs it, except
     /// copies of map pages on the slow drive alone: those are rewritten when their page changes.
     pub repairable: Vec<String>,
@@ -57,7 +59,7 @@ pub async fn check(
     let [fast_found, slow_found] = found;
     let stale =
         [&fast_found, &slow_found].map(|found| found.as_ref().map_or(0, |found| found.stale_copy));
-    let pair = judge_pair((fast, fast_found), (slow, slow_found))?;
+    let pair = judge_pair((fast, fast_found), (slow, slow_found), Shorter::Refused)?;
     let drives = [
         Drive::new(Tier::Fast, fast.clone(), stale[0]),
         Drive::new(Tier::Slow, slow.clone(), stale[1]),
@@ -68,6 +70,7 @@ pub async fn check(
         clean: pair.iter().all(|superblock| superblock.state == Left::Clean),
         geometry: geometry.clone(),
         errors: Vec::new(),
+        opens: true,
         repairable: Vec::new(),
         extents_mapped: [0; 2],
         log_records: 0,
@@ -90,11 +93,15 @@ pub async fn check(
         slow: &drives[1],
         superblock: &pair[0],
         doubt_page: pair[1].has_doubt_page(),
+        rescue: false,
     };
     match recover(&source).await {
         Ok(mut state) => check_state(&mut state, &mut report),
         Err(Error::Device(error)) => return Err(Error::Device(error)),
-        Err(error) => report.errors.push(error.to_string()),
+        Err(error) => {
+            report.opens = false;
+            report.errors.push(error.to_string());
+        }
     }
     progress(total, total);
     Ok(report)

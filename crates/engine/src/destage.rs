@@ -30,6 +30,8 @@ use crate::state::State;
 const BATCH_BYTES: u64 = 8 << 20;
 /// Extents per batch at most: their entries fit two records.
 const EXTENTS_PER_BATCH_MAX: u64 = 128;
+/// Log blocks that the entries of one extent take at worst.
+const LOST_ROOM_BLOCKS: u64 = 2;
 const BLOCK: usize = BLOCK_BYTES as usize;
 
 /// Where an extent's blocks go.
@@ -380,7 +382,9 @@ fn settle(shared: &Shared, jobs: &[Job], done: &[bool], before: Lsn) {
     for (job, done) in jobs.iter().zip(done) {
         let mapping = state.map.get(job.extent);
         let replaced = !mapping.moving() || mapping.home() != job.planned;
-        if !*done || replaced && !canary!(DestageOverReplaced) {
+        // What is lost of it is marked anew behind it.
+        let room = state.log.room_blocks() > LOST_ROOM_BLOCKS;
+        if !*done || !room || replaced && !canary!(DestageOverReplaced) {
             if replaced {
                 marks::hit(Mark::DestageDropped);
             }
@@ -413,6 +417,9 @@ fn settle(shared: &Shared, jobs: &[Job], done: &[bool], before: Lsn) {
             }
         }
         state.map.mark_in_log(extent, left);
+        if left {
+            mark_lost_again(shared, state, extent);
+        }
         marks::hit(match job.target {
             Target::InPlace(_) => Mark::DestagedInPlace,
             Target::Whole { base: None, .. } => Mark::DestagedToNewHome,
@@ -425,6 +432,16 @@ fn settle(shared: &Shared, jobs: &[Job], done: &[bool], before: Lsn) {
         }
     }
     state.pace.emptied(before_blocks.saturating_sub(state.log.live_blocks()));
+}
+
+/// Says behind the record that the extent was destaged what of it was not: else nothing would, if
+/// the records with the older marks were damaged (`rescue.rs`).
+fn mark_lost_again(shared: &Shared, state: &mut State, extent: ExtentId) {
+    for block in state.blocks_of(extent) {
+        if let Some(Logged::Lost { .. }) = state.log.lookup(block) {
+            state.log.append_entry(shared.io.pool(), &Entry::Lost { start: block, count: 1 });
+        }
+    }
 }
 
 fn abandon<'a>(shared: &Shared, jobs: impl Iterator<Item = &'a Job>) {

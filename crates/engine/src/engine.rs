@@ -27,7 +27,7 @@ use crate::recover::{Source, recover};
 use crate::shared::Shared;
 use crate::state::State;
 use crate::status::{DriveStatus, Exposed, LogStatus, Status};
-use crate::superblocks::{self, Found, judge_alone, judge_pair};
+use crate::superblocks::{self, Found, Shorter, judge_alone, judge_pair};
 use crate::{deferred, janitor, read, verify, write, zero};
 
 /// Largest buffer one call takes: a large record, and what keeps one request from holding up
@@ -43,6 +43,9 @@ pub struct OpenOptions {
     pub read_only: bool,
     /// When a drive is gone, go on without it: read-only, with what the other one has.
     pub degraded: bool,
+    /// When the volume is damaged, or a drive is gone, give what is certain and nothing else:
+    /// read-only.
+    pub rescue: bool,
 }
 
 /// A drive of a volume to be opened.
@@ -64,6 +67,8 @@ struct Members {
     drives: [Drive; 2],
     /// The fast and the slow drive's; the survivor's for both if one is gone.
     pair: [Superblock; 2],
+    /// What is wrong with drives that are used all the same.
+    damage: Option<String>,
 }
 
 /// A running volume. Clones are the same volume.
@@ -100,9 +105,9 @@ impl Engine {
         options: OpenOptions,
     ) -> Result<Engine, Error> {
         let started_ns = io.now_ns();
-        let Members { drives: [fast, slow], pair } = identify(io, members, options).await?;
+        let Members { drives: [fast, slow], pair, damage } = identify(io, members, options).await?;
         let gone = [&fast, &slow].into_iter().find(|drive| drive.gone().is_some());
-        let read_only = options.read_only || gone.is_some();
+        let read_only = options.read_only || options.rescue || gone.is_some();
         if !read_only && !pair[0].may_write() {
             return Err(Error::Superblock {
                 path: fast.info().path.clone(),
@@ -112,17 +117,23 @@ impl Engine {
             });
         }
         let doubt_page = pair[1].has_doubt_page();
-        let source = Source { io, fast: &fast, slow: &slow, superblock: &pair[0], doubt_page };
+        let (superblock, rescue) = (&pair[0], options.rescue);
+        let source = Source { io, fast: &fast, slow: &slow, superblock, doubt_page, rescue };
         let mut state = recover(&source).await?;
         state.recovery.unclean = pair.iter().any(|superblock| superblock.state != Left::Clean);
         if state.recovery.unclean {
             marks::hit(Mark::UncleanOpened);
         }
         state.last_request_ns = io.now_ns();
-        if let Some(drive) = gone {
+        if let Some(damage) = damage {
+            state.loss.get_or_insert_default().damage.insert(0, damage);
+        }
+        if state.loss.is_some() {
             state.count_loss();
+        }
+        if let Some(drive) = gone {
             let loss = state.loss.as_ref().map(|loss| loss.summary.clone()).unwrap_or_default();
-            if !options.degraded {
+            if !options.degraded && !options.rescue {
                 let (tier, path) = (drive.tier(), &drive.info().path);
                 let why = drive.gone().unwrap_or_default();
                 let problem = format!(
@@ -343,16 +354,32 @@ impl Engine {
 /// Finds out who the drives are and whether they belong together.
 async fn identify(io: &Io, members: [Member; 2], options: OpenOptions) -> Result<Members, Error> {
     let mut found: [Result<Option<Found>, String>; 2] = [Ok(None), Ok(None)];
+    let one_will_do = options.degraded || options.rescue;
     for (member, found) in members.iter().zip(&mut found) {
         *found = match member {
             Member::Gone { why, .. } => Err(why.clone()),
             Member::Here(device) => match superblocks::read(io, device).await {
-                Ok(None) if options.degraded => Err("it carries no bimetal superblock".into()),
+                Ok(None) if one_will_do => Err("it carries no bimetal superblock".into()),
                 Ok(found) => Ok(found),
-                Err(error) if options.degraded => Err(error.to_string()),
+                Err(error) if one_will_do => Err(error.to_string()),
                 Err(error) => return Err(error),
             },
         };
+    }
+    let mut shorter = Shorter::Refused;
+    let mut damage = None;
+    if options.rescue
+        && let [Member::Here(fast), Member::Here(slow)] = &members
+        && let [Ok(fast_found), Ok(slow_found)] = found.clone()
+        && let Err(Error::Unfit { problem, .. }) =
+            judge_pair((fast, fast_found.clone()), (slow, slow_found.clone()), shorter)
+    {
+        // A truncated drive gives what is left of it; an older copy gives nothing that is certain.
+        shorter = Shorter::Taken;
+        match judge_pair((fast, fast_found), (slow, slow_found), shorter) {
+            Err(Error::Unfit { tier, problem }) => found[tier.index()] = Err(problem),
+            _ => damage = Some(problem),
+        }
     }
     let [fast, slow] = members;
     let drive = |tier: Tier, member: &Member, found: &Result<Option<Found>, String>| {
@@ -372,16 +399,20 @@ async fn identify(io: &Io, members: [Member; 2], options: OpenOptions) -> Result
     let drives = [drive(Tier::Fast, &fast, &found[0]), drive(Tier::Slow, &slow, &found[1])];
     let pair = match (&fast, &slow, found) {
         (Member::Here(fast), Member::Here(slow), [Ok(fast_found), Ok(slow_found)]) => {
-            judge_pair((fast, fast_found), (slow, slow_found))?
+            judge_pair((fast, fast_found), (slow, slow_found), shorter)?
         }
-        (Member::Here(fast), _, [Ok(found), Err(_)]) => judge_alone(Tier::Fast, fast, found)?,
-        (_, Member::Here(slow), [Err(_), Ok(found)]) => judge_alone(Tier::Slow, slow, found)?,
+        (Member::Here(fast), _, [Ok(found), Err(_)]) => {
+            judge_alone(Tier::Fast, fast, found, shorter)?
+        }
+        (_, Member::Here(slow), [Err(_), Ok(found)]) => {
+            judge_alone(Tier::Slow, slow, found, shorter)?
+        }
         (.., [one, other]) => {
             let [one, other] = [one, other].map(|why| why.err().unwrap_or_default());
             return Err(Error::Mismatch(format!("neither drive can be used: {one}; {other}")));
         }
     };
-    Ok(Members { drives, pair })
+    Ok(Members { drives, pair, damage })
 }
 
 /// Makes what recovery read durable, and marks both drives as in use by a new session.

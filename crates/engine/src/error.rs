@@ -50,10 +50,10 @@ pub enum Error {
         /// What could be read without it.
         loss: Box<LossSummary>,
     },
-    /// The range cannot be read because a drive is gone.
+    /// The range cannot be read because a drive is gone, or because of damage.
     Lost {
-        /// Which drive.
-        tier: Tier,
+        /// Which drive is gone.
+        gone: Option<Tier>,
         /// Byte offset in the volume.
         at: u64,
         /// Why.
@@ -119,14 +119,18 @@ impl fmt::Display for Error {
             Error::DriveGone { problem, loss } => {
                 write!(f, "{problem}. Nothing was changed. Without it {loss}")
             }
-            Error::Lost { tier, at, cause } => {
+            Error::Lost { gone, at, cause } => {
                 let text = match cause {
                     LossCause::LivedThere => "its data lived on",
-                    LossCause::MaybeNewerThere => "its newest data may have been on",
-                    LossCause::MaybeWrittenThere => "it may have been written on",
+                    LossCause::MaybeNewer => "its newest data may have been on",
+                    LossCause::MaybeWritten => "it may have been written on",
                     LossCause::Damaged => "its data is damaged on",
                 };
-                write!(f, "volume offset {at} is lost: {text} the {tier} drive, which is gone")
+                write!(f, "volume offset {at} is lost: {text} ")?;
+                match gone {
+                    Some(tier) => write!(f, "the {tier} drive, which is gone"),
+                    None => f.write_str("what is damaged"),
+                }
             }
             Error::ReadOnly => f.write_str("the volume is read-only"),
             Error::Range(text) => f.write_str(text),

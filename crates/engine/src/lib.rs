@@ -38,6 +38,7 @@ mod pace;
 mod policy;
 mod read;
 mod recover;
+mod rescue;
 mod shared;
 mod slots;
 mod state;

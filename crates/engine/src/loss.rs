@@ -1,9 +1,9 @@
-//! What is lost while a drive is gone: the answer to "may this be read?".
+//! What is lost while a drive is gone, or of a damaged volume: the answer to "may this be read?".
 //!
 //! * What lives on the drive that is gone cannot be read.
-//! * What is *unknown* could be read from the drive that is left, but might be older than what was
+//! * What is *unknown* could be read from what is left, but might be older than what was
 //!   acknowledged: then it counts as lost. Never is old data given for current data.
-//! * Nothing is written while a drive is gone, so that nothing has diverged when it returns.
+//! * Nothing is written meanwhile, so that nothing has diverged when a drive returns.
 
 use std::fmt;
 use std::ops::Range;
@@ -18,10 +18,10 @@ use crate::state::State;
 pub enum LossCause {
     /// It lived on the drive that is gone, or its newest version did.
     LivedThere,
-    /// The other drive has a version of it, but the drive that is gone may have had a newer one.
-    MaybeNewerThere,
-    /// The other drive knows of no data here, but the drive that is gone may have had some.
-    MaybeWrittenThere,
+    /// There is a version of it, but what is gone or damaged may have had a newer one.
+    MaybeNewer,
+    /// No data is known here, but what is gone or damaged may have had some.
+    MaybeWritten,
     /// The newest version lay in the landing log and is damaged there.
     Damaged,
 }
@@ -42,11 +42,13 @@ pub struct LostRange {
 pub struct LossSummary {
     /// What is wrong with the fast and the slow drive; `None` for one that is well.
     pub gone: [Option<String>; 2],
+    /// What else is damaged beyond repair, a sentence each.
+    pub damage: Vec<String>,
     /// Bytes that can be read and hold data.
     pub readable_bytes: u64,
     /// Bytes that lived on the drive that is gone.
     pub lost_bytes: u64,
-    /// Bytes of which the other drive has a version that may be too old.
+    /// Bytes of which there is a version that may be too old.
     pub maybe_newer_bytes: u64,
     /// Bytes of which nobody knows whether they held data.
     pub maybe_written_bytes: u64,
@@ -58,18 +60,21 @@ impl fmt::Display for LossSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let human = io::units::human_bytes;
         write!(f, "{} of data can be read", human(self.readable_bytes))?;
-        let tier = if self.gone[0].is_some() { Tier::Fast } else { Tier::Slow };
+        let place = match &self.gone {
+            [Some(_), _] => "on the fast drive",
+            [_, Some(_)] => "on the slow drive",
+            [None, None] => "in what is damaged",
+        };
         if self.lost_bytes > 0 {
-            write!(f, ", {} lived on the {tier} drive and is lost", human(self.lost_bytes))?;
+            write!(f, ", {} lived {place} and is lost", human(self.lost_bytes))?;
         }
         if self.maybe_newer_bytes > 0 {
             let bytes = human(self.maybe_newer_bytes);
-            write!(f, ", {bytes} may have been newer on the {tier} drive and counts as lost")?;
+            write!(f, ", {bytes} may have been newer {place} and counts as lost")?;
         }
         if self.maybe_written_bytes > 0 {
             let bytes = human(self.maybe_written_bytes);
-            write!(f, ", {bytes} that the {} drive knows as unused", tier.other())?;
-            write!(f, " may have been written on the {tier} drive")?;
+            write!(f, ", {bytes} in which nothing is known may have been written {place}")?;
         }
         if self.damaged_bytes > 0 {
             write!(f, ", {} is damaged in the landing log", human(self.damaged_bytes))?;
@@ -110,15 +115,18 @@ fn visit_pieces(
 
 /// How much is lost now.
 pub(crate) fn summarize(state: &State) -> LossSummary {
-    let gone = state.loss.as_ref().map(|loss| loss.gone.clone()).unwrap_or_default();
-    let mut summary = LossSummary { gone, ..LossSummary::default() };
+    let mut summary = LossSummary::default();
+    if let Some(loss) = &state.loss {
+        summary.gone.clone_from(&loss.gone);
+        summary.damage.clone_from(&loss.damage);
+    }
     visit_pieces(state, 0..state.map.extents(), |_, bytes, data, cause| {
         let sum = match cause {
             None if data => &mut summary.readable_bytes,
             None => return,
             Some(LossCause::LivedThere) => &mut summary.lost_bytes,
-            Some(LossCause::MaybeNewerThere) => &mut summary.maybe_newer_bytes,
-            Some(LossCause::MaybeWrittenThere) => &mut summary.maybe_written_bytes,
+            Some(LossCause::MaybeNewer) => &mut summary.maybe_newer_bytes,
+            Some(LossCause::MaybeWritten) => &mut summary.maybe_written_bytes,
             Some(LossCause::Damaged) => &mut summary.damaged_bytes,
         };
         *sum += bytes;
@@ -145,9 +153,11 @@ pub(crate) fn ranges(state: &State, extents: Range<u64>) -> Vec<LostRange> {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Loss {
     gone: [Option<String>; 2],
-    /// One bit per extent: the drive that is left cannot vouch for it. Empty: for all it can.
+    /// What else is damaged beyond repair.
+    pub damage: Vec<String>,
+    /// One bit per extent: what is left cannot vouch for it. Empty: for all it can.
     unknown: Vec<u64>,
-    /// Counted once: nothing changes while a drive is gone.
+    /// Counted once: nothing changes meanwhile.
     pub summary: LossSummary,
 }
 
@@ -179,8 +189,8 @@ impl Loss {
         let either = mapping.is_clean() && !self.is_gone(Tier::Slow);
         match mapping.home() {
             Some(home) if self.is_gone(home.tier) && !either => Some(LossCause::LivedThere),
-            Some(_) if self.is_unknown(extent) => Some(LossCause::MaybeNewerThere),
-            None if self.is_unknown(extent) => Some(LossCause::MaybeWrittenThere),
+            Some(_) if self.is_unknown(extent) => Some(LossCause::MaybeNewer),
+            None if self.is_unknown(extent) => Some(LossCause::MaybeWritten),
             _ => None,
         }
     }

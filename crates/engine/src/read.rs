@@ -27,8 +27,8 @@ enum Source {
     Zeros,
     /// Nowhere: the block is damaged, and known to be.
     Lost,
-    /// Nowhere: a drive is gone.
-    Gone(Tier, LossCause),
+    /// Nowhere: this drive is gone, or something is damaged.
+    Gone(Option<Tier>, LossCause),
     /// A home, or neighbouring homes.
     Home { tier: Tier, position: u64 },
     /// Neighbouring blocks of the log, from this LSN; each block has its CRC.
@@ -92,7 +92,7 @@ fn plan(state: &State, at: u64, length: usize) -> (Vec<Part>, Option<Lsn>) {
         while cursor < piece_end {
             let source = match state.log.lookup(BlockId(cursor / BLOCK_BYTES)) {
                 Some(Logged::Data { .. }) if state.is_gone(Tier::Fast) => {
-                    Source::Gone(Tier::Fast, LossCause::LivedThere)
+                    Source::Gone(Some(Tier::Fast), LossCause::LivedThere)
                 }
                 Some(Logged::Data { lsn, crc }) => {
                     if lsn >= state.log.written() && !canary!(ReadBeforeWritten) {
@@ -113,8 +113,8 @@ fn plan(state: &State, at: u64, length: usize) -> (Vec<Part>, Option<Lsn>) {
 
 fn home_source(state: &State, extent: ExtentId, offset: u64) -> Source {
     if let Some(cause) = state.loss_at_home(extent) {
-        let tier = if state.is_gone(Tier::Fast) { Tier::Fast } else { Tier::Slow };
-        return Source::Gone(tier, cause);
+        let gone = Tier::BOTH.into_iter().find(|tier| state.is_gone(*tier));
+        return Source::Gone(gone, cause);
     }
     match state.readable_home(extent) {
         Some(home) => {
@@ -294,7 +294,7 @@ fn verify(source: &Source, at: u64, data: &[u8]) -> Result<(), Error> {
     let crcs = match source {
         Source::Log { crcs, .. } => crcs,
         Source::Lost => return Err(Error::Checksum { tier: Tier::Fast, at }),
-        Source::Gone(tier, cause) => return Err(Error::Lost { tier: *tier, at, cause: *cause }),
+        Source::Gone(gone, cause) => return Err(Error::Lost { gone: *gone, at, cause: *cause }),
         Source::Zeros | Source::Home { .. } => return Ok(()),
     };
     for (n, (block, crc)) in data.chunks_exact(BLOCK).zip(crcs).enumerate() {

@@ -18,11 +18,11 @@ use crate::format::map_page::{
     ENTRIES_PER_PAGE, PAGE_BYTES, PageCopy, decode_entry, entries, examine,
 };
 use crate::format::record::{Entry, Header, decode_entries, decode_header};
-use crate::format::superblock::Superblock;
-use crate::geometry::Geometry;
+use crate::format::superblock::{State as Left, Superblock};
 use crate::log::reader::LogReader;
 use crate::log::{Log, Logged};
 use crate::marks::{self, Mark};
+use crate::rescue::{self, Rescue};
 use crate::state::State;
 
 /// Map pages read at once (both copies: 1 MiB).
@@ -44,6 +44,8 @@ pub(crate) struct Source<'a> {
     pub superblock: &'a Superblock,
     /// The slow drive keeps a doubt page.
     pub doubt_page: bool,
+    /// Damage refuses nothing: what cannot be proven then counts as lost (`rescue.rs`).
+    pub rescue: bool,
 }
 
 impl Source<'_> {
@@ -54,6 +56,11 @@ impl Source<'_> {
             (None, Some(_)) => Some(self.fast),
             (Some(_), _) => Some(self.slow),
         }
+    }
+
+    /// Where the log ends, if the volume was closed in order: nothing was appended since.
+    fn known_end(&self) -> Option<Lsn> {
+        (self.superblock.state == Left::Clean).then_some(self.superblock.log_durable)
     }
 }
 
@@ -96,6 +103,7 @@ async fn attempt(source: &Source<'_>, stop_at: Option<Lsn>) -> Result<Attempt, E
     let log = Log::new(geometry.ring_blocks(), layout.log_at, tag, superblock.log_tail);
     let in_place = [source.fast, source.slow].map(Drive::writes_blocks_atomically);
     let mut state = State::new(geometry, log, in_place);
+    state.rescue = source.rescue.then(|| Box::new(Rescue::new(geometry.extents())));
     for drive in [source.fast, source.slow] {
         if let Some(why) = drive.gone() {
             state.loss.get_or_insert_default().add(drive.tier(), why);
@@ -107,6 +115,7 @@ async fn attempt(source: &Source<'_>, stop_at: Option<Lsn>) -> Result<Attempt, E
     let page_lsns = load_map(source, &mut state).await?;
     if source.fast.gone().is_some() {
         trust_slow_drive(&mut state);
+        rescue::settle(&mut state);
         return Ok(Attempt::Done(Box::new(state)));
     }
     if page_lsns.iter().any(|lsn| *lsn > superblock.log_durable) {
@@ -115,7 +124,9 @@ async fn attempt(source: &Source<'_>, stop_at: Option<Lsn>) -> Result<Attempt, E
     let (pending, bytes) = replay(source, &mut state, &page_lsns, stop_at).await?;
     state.recovery.log_bytes = bytes;
     // A page is written only when all it holds is durable in the log.
-    if let Some(ahead) = page_lsns.iter().position(|lsn| *lsn > state.log.end()) {
+    if !source.rescue
+        && let Some(ahead) = page_lsns.iter().position(|lsn| *lsn > state.log.end())
+    {
         return Err(Error::Damaged(format!(
             "map page {ahead} knows of changes up to {}, but the landing log on {} ends at {}: \
              durable records are gone. Nothing was changed; restore an image of the drive if there \
@@ -125,11 +136,16 @@ async fn attempt(source: &Source<'_>, stop_at: Option<Lsn>) -> Result<Attempt, E
             state.log.end()
         )));
     }
-    if let Some(lsn) = verify(source, geometry, pending).await? {
+    if let Some(lsn) = verify(source, &mut state, pending).await? {
         return Ok(Attempt::EndsAt(lsn));
     }
     state.recovery.blocks_damaged += state.log.lost_blocks();
-    claim_slots(&mut state, &page_lsns)?;
+    if source.rescue {
+        rescue::claim_slots(&mut state);
+    } else {
+        claim_slots(&mut state, &page_lsns)?;
+    }
+    rescue::settle(&mut state);
     Ok(Attempt::Done(Box::new(state)))
 }
 
@@ -224,6 +240,10 @@ impl PageOnDrive<'_> {
         }
     }
 
+    fn copy(&self, copy: usize) -> &[u8] {
+        &self.bytes[copy * PAGE_BYTES..][..PAGE_BYTES]
+    }
+
     fn is_damaged(&self) -> bool {
         self.judged.contains(&PageCopy::Bad)
     }
@@ -248,7 +268,7 @@ fn load_page(
             return Ok(Lsn(0));
         }
         let Some((copy, lsn)) = left.newest() else { return Ok(Lsn(0)) };
-        apply_page(state, page, &left.bytes[copy * PAGE_BYTES..][..PAGE_BYTES])?;
+        apply_page(state, page, left.copy(copy))?;
         return Ok(lsn);
     }
     let from_slow = slow.newest().map(|(_, lsn)| lsn) > fast.newest().map(|(_, lsn)| lsn);
@@ -259,8 +279,8 @@ fn load_page(
         // to its end on both drives, so the log has everything, and what is damaged was torn or
         // never meant anything. Unless all of it is damaged.
         let torn = fast.judged.contains(&PageCopy::Blank) || slow.is_blank();
-        if !torn {
-            return Err(page_lost(source, page));
+        if !torn || damaged && source.known_end().is_some() {
+            return lose_page(state, page, page_lost(source, page));
         }
         if damaged {
             marks::hit(Mark::MapPageFromLog);
@@ -269,6 +289,12 @@ fn load_page(
         }
         return Ok(Lsn(0));
     };
+    let overwritten = |drive: &PageOnDrive<'_>| drive.judged[1 - copy] == PageCopy::Bad;
+    if overwritten(fast) && overwritten(slow) && source.known_end().is_some() {
+        // A cut in the middle of a checkpoint leaves this, and then the log has what they had. But
+        // there was none since the volume was opened, which mends such copies.
+        return lose_page(state, page, page_lost(source, page));
+    }
     // What is written next is the other copy, on both drives: this one stays until then.
     state.map.set_newer_copy(page, copy as u64);
     let alone = other.newest().map(|(_, lsn)| lsn) != Some(lsn);
@@ -283,8 +309,36 @@ fn load_page(
         state.recovery.pages_repaired += 1;
         state.damaged_pages.push(page);
     }
-    apply_page(state, page, &from.bytes[copy * PAGE_BYTES..][..PAGE_BYTES])?;
+    apply_page(state, page, from.copy(copy))?;
+    vouch(state, page, slow);
     Ok(lsn)
+}
+
+/// Where a page is lost for good the volume is refused, unless what is left is to be rescued.
+fn lose_page(state: &mut State, page: u64, refusal: Error) -> Result<Lsn, Error> {
+    let Some(rescue) = &mut state.rescue else { return Err(refusal) };
+    rescue.note(refusal.to_string());
+    rescue.lose_page(page);
+    Ok(Lsn(0))
+}
+
+/// Finds the extents of a page for which the slow drive answers by itself.
+fn vouch(state: &mut State, page: u64, slow: &PageOnDrive<'_>) {
+    let Some(rescue) = &mut state.rescue else { return };
+    if slow.is_damaged() {
+        return;
+    }
+    let blank = [0; PAGE_BYTES];
+    let bytes = slow.newest().map_or(&blank[..], |(copy, _)| slow.copy(copy));
+    let first = page * ENTRIES_PER_PAGE as u64;
+    for (extent, raw) in (first..state.map.extents()).map(ExtentId).zip(entries(bytes)) {
+        let mapping = state.map.get(extent);
+        let here = (mapping.home(), mapping.is_clean());
+        let agrees = decode_entry(raw, state.geometry.class, extent) == Some(here);
+        if agrees && !mapping.is_on_fast_alone() && !state.doubts.is_marked(extent) {
+            rescue.vouch(extent);
+        }
+    }
 }
 
 fn page_lost(source: &Source<'_>, page: u64) -> Error {
@@ -304,9 +358,13 @@ fn apply_page(state: &mut State, page: u64, bytes: &[u8]) -> Result<(), Error> {
     let first = page * ENTRIES_PER_PAGE as u64;
     for (extent, raw) in (first..state.map.extents()).zip(entries(bytes)) {
         let entry = decode_entry(raw, state.geometry.class, ExtentId(extent));
-        let (home, clean) = entry.ok_or_else(|| {
-            Error::Damaged(format!("map page {page} holds an impossible entry for extent {extent}"))
-        })?;
+        let Some((home, clean)) = entry else {
+            let text = format!("map page {page} holds an impossible entry for extent {extent}");
+            let Some(rescue) = &mut state.rescue else { return Err(Error::Damaged(text)) };
+            rescue.note(text);
+            rescue.lose(ExtentId(extent));
+            continue;
+        };
         if home.is_some() {
             state.map.load(ExtentId(extent), home, clean);
         }
@@ -359,24 +417,78 @@ async fn replay(
     stop_at: Option<Lsn>,
 ) -> Result<(Vec<Pending>, u64), Error> {
     let superblock = source.superblock;
-    let geometry = &superblock.geometry;
-    let ring = geometry.ring_blocks();
+    let ring = superblock.geometry.ring_blocks();
     let tail = superblock.log_tail;
-    let mut reader = LogReader::new(source.io, source.fast, geometry.layouts[0].log_at, ring, tail);
-    let mut claimed = superblock.log_durable;
-    let mut generation = 0;
-    let mut pending: VecDeque<Pending> = VecDeque::new();
+    let log_at = superblock.geometry.layouts[0].log_at;
+    let mut replay = Replay {
+        source,
+        page_lsns,
+        reader: LogReader::new(source.io, source.fast, log_at, ring, tail),
+        claimed: superblock.log_durable,
+        generation: 0,
+        pending: VecDeque::new(),
+    };
+    if source.rescue {
+        // A page is written when all it holds is durable.
+        let newest = page_lsns.iter().copied().max();
+        replay.claimed = replay.claimed.max(newest.unwrap_or_default());
+    }
     let mut lsn = tail;
-    while stop_at != Some(lsn) {
-        let Some(block) = reader.block(lsn).await else { break };
+    while ![stop_at, source.known_end()].contains(&Some(lsn)) {
+        match replay.record(state, lsn).await {
+            Ok(Some(next)) => lsn = next,
+            Ok(None) if lsn < replay.claimed => {
+                let refusal = Error::Damaged(format!(
+                    "the landing log on {} ends at {lsn}, but was durable up to {}: its end is \
+                     lost, or the drive is an older copy. Nothing was changed; give the drive \
+                     that was in use",
+                    source.fast.info().path,
+                    replay.claimed,
+                ));
+                let Some(next) = replay.pass_gap(state, lsn, refusal).await? else { break };
+                lsn = next;
+            }
+            Ok(None) => break,
+            Err(refusal) => {
+                let Some(next) = replay.pass_gap(state, lsn, refusal).await? else { break };
+                lsn = next;
+            }
+        }
+    }
+    let Replay { claimed, mut pending, reader, .. } = replay;
+    pending.retain(|allocation| allocation.lsn >= claimed);
+    Ok((pending.into(), reader.bytes_read()))
+}
+
+/// A log on its way into the state.
+struct Replay<'a> {
+    source: &'a Source<'a>,
+    /// What the map pages have, by number.
+    page_lsns: &'a [Lsn],
+    reader: LogReader,
+    /// Something says that everything before this was durable.
+    claimed: Lsn,
+    /// Of the last record.
+    generation: u64,
+    pending: VecDeque<Pending>,
+}
+
+impl Replay<'_> {
+    /// Replays the record at `lsn`; gives where the next one begins. `None`: the log ends here.
+    ///
+    /// # Errors
+    /// It does not end here, and cannot be replayed either. Part of the record may be in the state.
+    async fn record(&mut self, state: &mut State, lsn: Lsn) -> Result<Option<Lsn>, Error> {
+        let (source, superblock) = (self.source, self.source.superblock);
+        let Some(block) = self.reader.block(lsn).await else { return Ok(None) };
         // Whether the log goes on here cannot be known: to guess that it ends could lose flushed
         // writes behind it.
         let block = block.map_err(Clone::clone)?;
+        let ring = superblock.geometry.ring_blocks();
         let header = decode_header(block, superblock.volume_tag(), lsn)
-            .filter(|header| belongs(superblock, header, generation, ring));
+            .filter(|header| belongs(superblock, header, self.generation, ring));
         let Some(header) = header else {
-            let claimed_later = lsn < claimed || claims_beyond(source, lsn).await?;
-            if claimed_later {
+            if lsn < self.claimed || claims_beyond(source, lsn).await? {
                 return Err(Error::Damaged(format!(
                     "the landing log on {} is damaged at {lsn} (byte {} of the drive), before its \
                      end: writes after it cannot be replayed, or the drive is an older copy. \
@@ -386,50 +498,77 @@ async fn replay(
                     state.log.position(lsn),
                 )));
             }
-            break;
+            return Ok(None);
         };
         let Some(changes) = decode_entries(block, &header) else {
             return Err(nonsense(lsn));
         };
-        let (damaged, unreadable) = check_data(&mut reader, &header, &changes).await;
+        let (damaged, unreadable) = check_data(&mut self.reader, &header, &changes).await;
         // A block that cannot be read was written once: only a mismatch can mean that the record
         // was torn, and only if nobody says that it was durable.
         state.recovery.blocks_damaged += unreadable;
+        let end = Lsn(lsn.0 + u64::from(header.blocks));
         if damaged > 0 {
-            let end = Lsn(lsn.0 + u64::from(header.blocks));
-            let durable =
-                lsn < claimed.max(header.durable) || claims_beyond(source, Lsn(end.0 - 1)).await?;
+            let durable = lsn < self.claimed.max(header.durable)
+                || claims_beyond(source, Lsn(end.0 - 1)).await?;
             if !durable && !canary!(ReplayPastTorn) {
                 marks::hit(Mark::TornRecordAtTail);
-                break;
+                return Ok(None);
             }
             marks::hit(Mark::DurableBlockDamaged);
             // Kept in the index with its CRC: reading it gives an error, not older data.
             state.recovery.blocks_damaged += damaged;
         }
         marks::hit(Mark::RecordsReplayed);
-        if generation != 0 && generation != header.generation {
+        if self.generation != 0 && self.generation != header.generation {
             marks::hit(Mark::SessionsReplayed);
         }
-        generation = header.generation;
-        claimed = claimed.max(header.durable);
+        self.generation = header.generation;
+        self.claimed = self.claimed.max(header.durable);
         state.log.replay_header(&header);
-        apply_entries(state, page_lsns, lsn, &changes, &mut pending)?;
-        while pending.front().is_some_and(|allocation| allocation.lsn < claimed) {
-            pending.pop_front();
+        apply_entries(state, self.page_lsns, lsn, &changes, &mut self.pending)?;
+        let claimed = self.claimed;
+        while self.pending.front().is_some_and(|allocation| allocation.lsn < claimed) {
+            self.pending.pop_front();
         }
         state.recovery.records += 1;
-        lsn = Lsn(lsn.0 + u64::from(header.blocks));
+        Ok(Some(end))
     }
-    if lsn < claimed {
-        return Err(Error::Damaged(format!(
-            "the landing log on {} ends at {lsn}, but was durable up to {claimed}: its end is lost, or \
-             the drive is an older copy. Nothing was changed; give the drive that was in use",
-            source.fast.info().path
-        )));
+
+    /// The log cannot be replayed at `lsn`. Refuses, unless what is left is to be rescued: then it
+    /// goes on with the next sound record. `None`: there is none.
+    async fn pass_gap(
+        &mut self,
+        state: &mut State,
+        lsn: Lsn,
+        refusal: Error,
+    ) -> Result<Option<Lsn>, Error> {
+        let Some(rescue) = &mut state.rescue else { return Err(refusal) };
+        rescue.note(refusal.to_string());
+        // What follows may have reused or changed their slots.
+        for allocation in self.pending.drain(..) {
+            rescue.lose(allocation.extent);
+        }
+        let superblock = self.source.superblock;
+        let ring = superblock.geometry.ring_blocks();
+        let mut next = None;
+        let mut at = Lsn(lsn.0 + 1);
+        self.reader.seek(at);
+        while let Some(block) = self.reader.block(at).await {
+            let header =
+                block.ok().and_then(|block| decode_header(block, superblock.volume_tag(), at));
+            if header.is_some_and(|header| belongs(superblock, &header, self.generation, ring)) {
+                next = Some(at);
+                break;
+            }
+            at = Lsn(at.0 + 1);
+        }
+        let closed = self.source.known_end().is_some();
+        rescue::skip_gap(state, next, |page| {
+            closed || next.is_some_and(|next| self.page_lsns[page as usize] >= next)
+        });
+        Ok(next)
     }
-    pending.retain(|allocation| allocation.lsn >= claimed);
-    Ok((pending.into(), reader.bytes_read()))
 }
 
 /// Whether a record with a sound header continues this log here.
@@ -465,7 +604,14 @@ async fn claims_beyond(source: &Source<'_>, lsn: Lsn) -> Result<bool, Error> {
         Lsn(lsn.0 + 1),
     );
     for at in (lsn.0 + 1..last).map(Lsn) {
-        let Some(Ok(block)) = ahead.block(at).await else { continue };
+        let Some(block) = ahead.block(at).await else { break };
+        let Ok(block) = block else {
+            // It may say so: what is certain is wanted.
+            if source.rescue {
+                return Ok(true);
+            }
+            continue;
+        };
         if let Some(header) = decode_header(block, superblock.volume_tag(), at)
             && belongs(superblock, &header, 0, ring)
             && header.durable > lsn
@@ -554,6 +700,7 @@ fn apply_entries(
                 let entry = checked(*extent, *entry)?;
                 set(state, *extent, entry);
                 state.forget_logged(*extent);
+                state.prove(|rescue| rescue.settle_whole(*extent));
                 if let (Some(home), _) = entry {
                     pending.push_back(Pending { lsn, extent: *extent, home, crc: *crc });
                 }
@@ -561,6 +708,7 @@ fn apply_entries(
             Entry::Relocate { extent, entry } => {
                 let entry = checked(*extent, *entry)?;
                 set(state, *extent, entry);
+                state.prove(|rescue| rescue.settle_home(*extent));
             }
             Entry::Unmap { first, count } => {
                 let end = first.0.checked_add(u64::from(*count));
@@ -568,6 +716,7 @@ fn apply_entries(
                     return Err(nonsense(lsn));
                 }
                 for extent in (first.0..first.0 + u64::from(*count)).map(ExtentId) {
+                    state.prove(|rescue| rescue.settle_whole(extent));
                     if !state.map.get(extent).is_empty() {
                         set(state, extent, (None, false));
                         state.forget_logged(extent);
@@ -577,6 +726,7 @@ fn apply_entries(
             Entry::Destaged { extent, entry, before } => {
                 let entry = checked(*extent, *entry)?;
                 set(state, *extent, entry);
+                state.prove(|rescue| rescue.settle_destaged(*extent, *before));
                 let mut left = false;
                 for block in state.blocks_of(*extent) {
                     match state.log.lookup(block) {
@@ -611,9 +761,10 @@ fn nonsense(lsn: Lsn) -> Error {
 /// not arrive.
 async fn verify(
     source: &Source<'_>,
-    geometry: &Geometry,
+    state: &mut State,
     pending: Vec<Pending>,
 ) -> Result<Option<Lsn>, Error> {
+    let geometry = &source.superblock.geometry;
     let mut under_way = VecDeque::new();
     let mut pending = pending.into_iter();
     loop {
@@ -622,7 +773,8 @@ async fn verify(
         {
             let home = allocation.home;
             if home.slot.0 >= geometry.layouts[home.tier.index()].slots {
-                return Err(nonsense(allocation.lsn));
+                give_up(state, &allocation, nonsense(allocation.lsn))?;
+                continue;
             }
             let drive = if home.tier == Tier::Fast { source.fast } else { source.slow };
             if drive.gone().is_some() {
@@ -636,9 +788,9 @@ async fn verify(
         let (buf, outcome) = transfer.await;
         // Whether the data arrived before the crash cannot be known: to take it for missing could
         // lose flushed writes, to take it for present could show what was never written.
-        outcome.map_err(|error| {
+        if let Err(error) = outcome {
             let at = allocation.extent.0 * geometry.extent_bytes;
-            error.within(format!(
+            let refusal = error.within(format!(
                 "the volume's bytes {at} to {} were written shortly before the crash, to byte {} \
                  of the {} drive, which cannot be read now. Nothing was changed and nothing is \
                  given up: make the drive readable again (cable, power, controller), or restore \
@@ -646,13 +798,23 @@ async fn verify(
                 at + geometry.extent_bytes,
                 geometry.position(allocation.home),
                 allocation.home.tier,
-            ))
-        })?;
+            ));
+            give_up(state, &allocation, refusal.into())?;
+            continue;
+        }
         if crc32c(&buf) != allocation.crc && !canary!(FreshUnchecked) {
             return Ok(Some(allocation.lsn));
         }
         marks::hit(Mark::FreshVerified);
     }
+}
+
+/// An allocation of which nobody knows whether it happened.
+fn give_up(state: &mut State, allocation: &Pending, refusal: Error) -> Result<(), Error> {
+    let Some(rescue) = &mut state.rescue else { return Err(refusal) };
+    rescue.note(refusal.to_string());
+    rescue.lose(allocation.extent);
+    Ok(())
 }
 
 /// Marks the slots in use. Two extents in one slot, or a slot outside the drive, is damage.

@@ -23,6 +23,7 @@ use crate::map::Map;
 use crate::marks::{self, Mark};
 use crate::pace::Pace;
 use crate::policy::Policy;
+use crate::rescue::Rescue;
 use crate::slots::{Quarantine, Slots};
 use crate::status::{Moves, Recovery, RequestUse, Served};
 
@@ -74,8 +75,10 @@ pub(crate) struct State {
     pub map: Map,
     /// What the slow drive alone could not vouch for.
     pub doubts: Doubts,
-    /// What cannot be read because a drive is gone; `None` while both are here.
+    /// What cannot be read because a drive is gone, or because of damage; `None` while all is well.
     pub loss: Option<Loss>,
+    /// What is proven, while a damaged volume is brought up to be rescued.
+    pub rescue: Option<Box<Rescue>>,
     pub slots: [Slots; 2],
     pub quarantine: Quarantine,
     pub log: Log,
@@ -137,6 +140,7 @@ impl State {
             map: Map::new(extents),
             doubts: Doubts::new(geometry),
             loss: None,
+            rescue: None,
             slots,
             quarantine: Quarantine::default(),
             log,
@@ -351,6 +355,13 @@ impl State {
         let on_fast = self.map.get(extent).is_on_fast_alone();
         if !on_fast || !self.map.is_settled(extent) {
             self.doubts.touch(extent);
+        }
+    }
+
+    /// A record that is replayed proves something.
+    pub fn prove(&mut self, proof: impl FnOnce(&mut Rescue)) {
+        if let Some(rescue) = &mut self.rescue {
+            proof(rescue);
         }
     }
 

@@ -137,7 +137,7 @@ pub struct Status {
     pub read_only: bool,
     /// Why the volume stopped taking writes, if it did.
     pub poisoned: Option<Poison>,
-    /// What cannot be read because a drive is gone.
+    /// What cannot be read because a drive is gone, or because of damage.
     pub loss: Option<LossSummary>,
     /// The fast and the slow drive.
     pub drives: [DriveStatus; 2],

@@ -1,6 +1,6 @@
 //! Reading, judging and writing the superblocks of a pair of drives.
 
-use io::{Device, Io};
+use io::{Device, DeviceInfo, Io};
 
 use crate::address::Tier;
 use crate::canary::canary;
@@ -10,6 +10,14 @@ use crate::format::superblock::{
     COPY_POSITIONS, SUPERBLOCK_BYTES, State, Superblock, SuperblockProblem,
 };
 use crate::marks::{self, Mark};
+
+/// What to do with a drive that has been truncated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shorter {
+    Refused,
+    /// What is left of it is wanted: beyond its end it gives errors.
+    Taken,
+}
 
 /// What was found on a drive.
 #[derive(Debug, Clone)]
@@ -100,6 +108,7 @@ pub(crate) async fn read(io: &Io, device: &Device) -> Result<Option<Found>, Erro
 pub(crate) fn judge_pair(
     fast: (&Device, Option<Found>),
     slow: (&Device, Option<Found>),
+    shorter: Shorter,
 ) -> Result<[Superblock; 2], Error> {
     let infos = [fast.0.info(), slow.0.info()];
     let member = |tier: Tier, found: &Option<Found>| {
@@ -111,7 +120,11 @@ pub(crate) fn judge_pair(
         })
     };
     let mut pair = [member(Tier::Fast, &fast.1)?, member(Tier::Slow, &slow.1)?];
-    judge(pair.each_ref(), infos.map(|info| (info.path.as_str(), info.size_bytes)))?;
+    let size_bytes = |info: &DeviceInfo| match shorter {
+        Shorter::Refused => info.size_bytes,
+        Shorter::Taken => u64::MAX,
+    };
+    judge(pair.each_ref(), infos.map(|info| (info.path.as_str(), size_bytes(info))))?;
     if pair[0].generation == pair[1].generation {
         // What the slow drive says of the log is mostly older, but not when the fast drive is a
         // copy from earlier in the session: then its log must not pass for a whole one.
@@ -202,6 +215,7 @@ pub(crate) fn judge_alone(
     tier: Tier,
     device: &Device,
     found: Option<Found>,
+    shorter: Shorter,
 ) -> Result<[Superblock; 2], Error> {
     let info = device.info();
     let Some(Found { superblock, .. }) = found else {
@@ -223,7 +237,7 @@ pub(crate) fn judge_alone(
         return refuse(format!("volume '{}' never held any data", superblock.name));
     }
     let expected = superblock.geometry.layouts[tier.index()].drive_bytes;
-    if info.size_bytes < expected {
+    if info.size_bytes < expected && shorter == Shorter::Refused {
         let problem = format!(
             "{} has been truncated: it is {} bytes long and was {expected}",
             info.path, info.size_bytes

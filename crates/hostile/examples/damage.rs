@@ -11,7 +11,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use hostile::damage::{cases, images, judge};
+use hostile::damage::{Outcome, Rescued, Verdict, cases, images, judge};
 
 /// Failures printed; beyond them only their number is.
 const FAILURES_SHOWN: usize = 30;
@@ -27,6 +27,7 @@ fn main() -> ExitCode {
         let next = AtomicUsize::new(0);
         let outcomes = Mutex::new(BTreeMap::new());
         let failures = Mutex::new(Vec::new());
+        let rescues = Mutex::new(Vec::new());
         thread::scope(|scope| {
             for _ in 0..cores {
                 scope.spawn(|| {
@@ -34,8 +35,13 @@ fn main() -> ExitCode {
                         let number = next.fetch_add(1, Ordering::Relaxed);
                         let Some(damage) = cases.get(number) else { break };
                         match judge(&image, damage) {
-                            Ok(outcome) => {
+                            Ok(Verdict { outcome, rescued }) => {
                                 *outcomes.lock().unwrap().entry(outcome).or_insert(0u64) += 1;
+                                if outcome == Outcome::Refused
+                                    && let Some(Rescued { right, all }) = rescued
+                                {
+                                    rescues.lock().unwrap().push(right * 100 / all);
+                                }
                             }
                             Err(why) => failures.lock().unwrap().push(format!("{damage:?}: {why}")),
                         }
@@ -48,6 +54,15 @@ fn main() -> ExitCode {
         });
         let failures = failures.into_inner().unwrap();
         println!("{} volume, {} cases: {:?}", image.name, cases.len(), outcomes.lock().unwrap());
+        let mut rescues = rescues.into_inner().unwrap();
+        rescues.sort_unstable();
+        if let [least, .., most] = rescues[..] {
+            let median = rescues[rescues.len() / 2];
+            println!(
+                "  of refused volumes a rescue brings back {least} to {most} % of what they hold, \
+                 {median} % in the median"
+            );
+        }
         failures.iter().take(FAILURES_SHOWN).for_each(|failure| println!("  {failure}"));
         failed += failures.len();
     }

@@ -12,16 +12,23 @@
 //! | a home | its bytes are returned as they are: data at rest has no checksum |
 //! | what is not in use | nothing |
 //!
+//! Where `check` finds something, the volume is also opened to be rescued: that is never refused but
+//! for drives that do not belong together, writes nothing, and gives what is right or an error.
+//!
 //! Blocks that changed places, and blocks that went back to what they held before, are judged by
 //! what is common to all: right, or refused, or an error, and never anything else.
 
 mod image;
 mod judge;
+mod past;
+mod rescue;
 
 use engine::Tier;
 
 pub use image::{Image, Region, images};
-pub use judge::{Outcome, judge};
+pub use judge::{Outcome, Verdict, judge};
+pub use past::rescue_from_past;
+pub use rescue::Rescued;
 
 /// What is done to a byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -166,6 +166,11 @@ fn run(mut input: &[u8]) {
         let _ = engine::check(&io, &fast, &slow, &|_, _| ()).await;
     });
     on(&simulation, |io, fast, slow| async move {
+        let options = OpenOptions { rescue: true, ..OpenOptions::default() };
+        let Ok(engine) = Engine::open(&io, &fast, &slow, options).await else { return };
+        read_all(&io, &engine).await;
+    });
+    on(&simulation, |io, fast, slow| async move {
         let Ok(engine) = open(&io, &fast, &slow).await else { return };
         use_all(&io, &engine).await;
         // Damage may make it fail, but not panic or last for ever.
@@ -173,8 +178,7 @@ fn run(mut input: &[u8]) {
     });
 }
 
-/// Reads everything, and writes a little of everything.
-async fn use_all(io: &Io, engine: &Engine) {
+async fn read_all(io: &Io, engine: &Engine) {
     let size = engine.info().size_bytes;
     let mut at = 0;
     while at < size {
@@ -189,6 +193,12 @@ async fn use_all(io: &Io, engine: &Engine) {
         }
         at += span.length;
     }
+}
+
+/// Reads everything, and writes a little of everything.
+async fn use_all(io: &Io, engine: &Engine) {
+    read_all(io, engine).await;
+    let size = engine.info().size_bytes;
     for at in [0, 2 * EXTENT_BYTES, 20 * EXTENT_BYTES, size.saturating_sub(EXTENT_BYTES)] {
         if at + EXTENT_BYTES <= size {
             let buf = io.pool().take_zeroed(EXTENT_BYTES as usize);

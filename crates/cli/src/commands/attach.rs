@@ -35,6 +35,9 @@ pub struct AttachArguments {
     /// When a drive is gone, attach what the other one has, read-only
     #[arg(long)]
     degraded: bool,
+    /// When the volume is damaged, attach what is certain, with errors for the rest, read-only
+    #[arg(long)]
+    rescue: bool,
     /// Block size of the device: 512 (unless told otherwise), or 4096 to spare the volume rewriting
     /// parts of blocks
     #[arg(long, value_name = "BYTES", value_parser = ["512", "4096"])]
@@ -49,6 +52,12 @@ struct Attached {
     direct_io: bool,
     read_only: bool,
     sector_bytes: u32,
+}
+
+impl AttachArguments {
+    fn takes_read_only(&self) -> bool {
+        self.read_only || self.degraded || self.rescue
+    }
 }
 
 /// Runs the command.
@@ -111,7 +120,7 @@ fn make_device(
         return Ok(attached(device, facts));
     }
     let served_read_only = is_read_only(file);
-    if served_read_only && !arguments.read_only && !arguments.degraded {
+    if served_read_only && !arguments.takes_read_only() {
         return Err(Failure::refused(format!("volume '{name}' is served read-only"))
             .hint("--read-only attaches it like that; or end that server first"));
     }
@@ -142,8 +151,9 @@ fn judge_device(
 ) -> Result<(), Failure> {
     let sector = facts.sector_bytes.to_string();
     let other_sector = arguments.sector.as_ref().is_some_and(|asked| *asked != sector);
-    // Whoever asked for --degraded takes what there is.
-    let fits = arguments.degraded || facts.read_only == arguments.read_only;
+    // Whoever asked for --degraded or --rescue takes what there is.
+    let takes_both = arguments.degraded || arguments.rescue;
+    let fits = takes_both || facts.read_only == arguments.read_only;
     if fits && !other_sector {
         return Ok(());
     }
@@ -191,6 +201,9 @@ fn start_server(
     }
     if arguments.degraded {
         command.arg("--degraded");
+    }
+    if arguments.rescue {
+        command.arg("--rescue");
     }
     // The server works from the root directory, so that it keeps no file system busy.
     let mut child = command

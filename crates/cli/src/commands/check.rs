@@ -35,6 +35,8 @@ struct Check {
     clean: bool,
     /// What is wrong and stays wrong.
     errors: Vec<String>,
+    /// It can be served all the same: what is damaged is an error to read.
+    opens: bool,
     /// What is damaged but has an intact copy: the next start for writing repairs it.
     repairable: Vec<String>,
     extents_mapped: Mapped,
@@ -76,6 +78,7 @@ pub fn run(arguments: &CheckArguments, settings: &Settings) -> Outcome {
         name: report.name,
         clean: report.clean,
         errors: report.errors,
+        opens: report.opens,
         repairable: report.repairable,
         extents_mapped: Mapped { fast, slow },
         log_records: report.log_records,
@@ -126,9 +129,17 @@ fn text(check: &Check) -> String {
     line(match (check.errors.is_empty(), check.repairable.is_empty()) {
         (true, true) => "nothing is wrong".to_owned(),
         (true, false) => "nothing is lost; serving the volume once repairs it".to_owned(),
-        (false, _) => {
-            "some data is damaged: copy what can be read, then restore from a backup".to_owned()
+        (false, _) if check.opens => {
+            "some data is damaged: reading it gives an error. Serve the volume, copy what can be \
+             read, then restore from a backup"
+                .to_owned()
         }
+        (false, _) => format!(
+            "serving the volume is refused. 'bimetal serve {0} --rescue' serves what is certain, \
+             read-only: copy that, then restore the rest from a backup. 'bimetal lost {0}' lists \
+             what is not certain",
+            check.name
+        ),
     });
     text
 }

@@ -1,4 +1,5 @@
-//! `bimetal lost`: what of a volume cannot be read while a drive is gone: ranges, and files.
+//! `bimetal lost`: what of a volume cannot be read because a drive is gone or it is damaged: ranges,
+//! and files.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -25,16 +26,16 @@ const STEP_BYTES: u64 = 1 << 30;
 /// Ranges in one answer of a server, about.
 const RANGES_PER_PART: usize = 4096;
 
-/// List what cannot be read while a drive of the volume is gone
+/// List what cannot be read because a drive is gone or the volume is damaged
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   bimetal lost vol0
   bimetal --json lost vol0 | jq '.ranges[]'
   bimetal lost vol0 --files /mnt/vol0         (where its file system is mounted, read-only)
 
-Asks the server if the volume is served, otherwise reads the drive that is left; nothing is written.
---files takes the mount point of an ext4 or XFS file system on the volume (serve --degraded, then
-mount -o ro,noload or -o ro,norecovery), or a file or device with an ext4 file system: the served
+Asks the server if the volume is served, otherwise reads the drives, or the one that is left; nothing
+is written. --files takes the mount point of an ext4 or XFS file system on the volume (serve --degraded
+or --rescue, then mount -o ro,noload or -o ro,norecovery), or a file or device with an ext4 file system: the served
 file, the attached device, an NBD device. Ends with exit code 3 when something is lost.")]
 pub struct LostArguments {
     #[command(flatten)]
@@ -91,7 +92,7 @@ fn ask_server(settings: &Settings, selection: &Selection) -> Result<Found, Failu
 fn read_drives(selection: &Selection) -> Result<Found, Failure> {
     let (io, kernel) = Kernel::start(KernelOptions::default())?;
     let members = selection.open(&kernel, Access::ReadOnly)?;
-    let options = OpenOptions { read_only: true, degraded: true };
+    let options = OpenOptions { read_only: true, degraded: true, rescue: true };
     let found = io.block_on(async {
         let engine = Engine::open_members(&io, members, options).await?;
         let mut ranges = Vec::new();
@@ -140,6 +141,7 @@ fn text(lost: &Lost) -> String {
             line(format!("volume '{}': the {tier} drive is gone: {why}", lost.name))
         }
     }
+    lost.loss.iter().flat_map(|loss| &loss.damage).for_each(|damage| line(damage.clone()));
     lost.loss.iter().flat_map(LossStatus::lines).for_each(&mut line);
     for range in lost.ranges.iter().take(LINES_MAX) {
         let LostRange { at, length, cause } = range;

@@ -19,6 +19,7 @@ use crate::settings::Settings;
   bimetal serve vol0 --nbd tcp:0.0.0.0:10809 --tls-certificates /etc/pki/bimetal
   bimetal serve vol0 --fuse /mnt/vol0             (the volume is the file /mnt/vol0/vol0)
   bimetal serve vol0 --degraded                   (a drive is gone: what can be read, read-only)
+  bimetal serve vol0 --rescue                     (it is damaged: what is certain, read-only)
 
 Without --nbd and --fuse (and without sockets from a service manager) the volume is served on a unix
 socket in the runtime directory. --run sets $uri, $BIMETAL_FUSE_FILE and $BIMETAL_SIZE_BYTES.
@@ -50,6 +51,10 @@ pub struct ServeArguments {
     /// When a drive is gone, serve what the other one has, read-only; nothing is written
     #[arg(long)]
     degraded: bool,
+    /// When the volume is damaged, serve what is certain and errors for the rest, read-only; nothing
+    /// is written. Covers a drive that is gone, as --degraded does
+    #[arg(long, conflicts_with = "durability")]
+    rescue: bool,
     /// Require TLS of NBD clients; the directory holds server-cert.pem, server-key.pem and, with
     /// --tls-verify-peer, ca-cert.pem
     #[arg(long, value_name = "DIR", group = "tls")]
@@ -97,6 +102,7 @@ pub fn run(arguments: &ServeArguments, settings: &Settings) -> Outcome {
         read_only: arguments.read_only,
         durability: arguments.durability,
         degraded: arguments.degraded,
+        rescue: arguments.rescue,
         run: arguments.run.clone(),
         print_uri: arguments.print_uri,
         background: arguments.background,

@@ -56,6 +56,8 @@ pub struct ServeOptions {
     pub durability: Option<FlushMode>,
     /// Serve what is left when a drive is gone, read-only.
     pub degraded: bool,
+    /// Serve what is certain of a damaged volume, read-only.
+    pub rescue: bool,
     /// A shell command to run while serving; the server ends with it.
     pub run: Option<String>,
     /// Print where clients find the volume.
@@ -139,13 +141,15 @@ impl Server {
         selection: &Selection,
         options: &ServeOptions,
     ) -> Result<Server, Failure> {
-        let access = if options.read_only { Access::ReadOnly } else { Access::ReadWrite };
+        let read_only = options.read_only || options.rescue;
+        let access = if read_only { Access::ReadOnly } else { Access::ReadWrite };
         let members = selection.open(kernel, access)?;
         let rotational = match &members[1] {
             Member::Here(slow) => slow.info().rotational == Some(true),
             Member::Gone { .. } => false,
         };
-        let open_options = OpenOptions { read_only: options.read_only, degraded: options.degraded };
+        let ServeOptions { read_only, degraded, rescue, .. } = *options;
+        let open_options = OpenOptions { read_only, degraded, rescue };
         let opened = Engine::open_members(io, members, open_options).await;
         let engine = opened.map_err(|error| refusal(&error, &selection.name))?;
         let engine_read_only = engine.info().read_only;
@@ -299,7 +303,10 @@ impl Server {
         eprintln!("bimetal: serving '{name}' ({size}) at {}{recovered}", doors.join(", "));
         eprintln!("bimetal: {}", self.describe);
         if let Some(loss) = self.engine.status().loss {
-            eprintln!("bimetal: '{name}' is read-only, a drive is gone: {loss}");
+            let why = if loss.damage.is_empty() { "a drive is gone" } else { "it is damaged" };
+            eprintln!("bimetal: '{name}' is read-only, {why}: {loss}");
+            loss.damage.iter().for_each(|damage| eprintln!("bimetal: {damage}"));
+            eprintln!("bimetal: 'bimetal lost {name}' lists what cannot be read");
         }
         let status = format!("serving {name} ({size})");
         // Not started by a service manager: then nobody listens, which is no failure.
@@ -391,9 +398,13 @@ fn refusal(error: &engine::Error, name: &VolumeName) -> Failure {
         engine::Error::Superblock { .. } | engine::Error::Device(_) => {
             Failure::failed(error).hint(format!(
                 "'bimetal lost {name}' says what could be read without that drive, and \
-                 'bimetal serve {name} --degraded' serves it read-only"
+                 'bimetal serve {name} --rescue' serves it read-only"
             ))
         }
+        engine::Error::Damaged(_) => Failure::failed(error).hint(format!(
+            "'bimetal serve {name} --rescue' serves what is certain all the same, read-only; \
+             'bimetal lost {name}' lists what is not"
+        )),
         error => error.clone().into(),
     }
 }

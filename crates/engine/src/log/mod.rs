@@ -537,6 +537,17 @@ impl Log {
         self.written = self.head;
     }
 
+    /// Leaves out what recovery could not read, up to `next`: it counts as one record of nothing.
+    pub fn skip_to(&mut self, next: Lsn) {
+        for lsn in self.head.0..next.0 {
+            self.owners[(lsn % self.ring_blocks) as usize] = 0;
+        }
+        self.owners[(self.head.0 % self.ring_blocks) as usize] =
+            HEADER_MARK | (next.0 - self.head.0);
+        self.head = next;
+        self.written = next;
+    }
+
     /// Replays a data entry whose first block lies at `place`.
     pub fn replay_data(&mut self, place: Lsn, start: BlockId, crcs: &[u32]) {
         self.index_run(start, place, crcs);

@@ -45,6 +45,12 @@ impl LogReader {
         }
     }
 
+    /// Goes to `lsn`, which may lie before one asked for earlier.
+    pub fn seek(&mut self, lsn: Lsn) {
+        self.pieces.clear();
+        self.next = lsn.0;
+    }
+
     /// Bytes read from the drive so far.
     pub fn bytes_read(&self) -> u64 {
         self.bytes_read

@@ -131,7 +131,7 @@ impl Image {
 }
 
 /// Walks the log as `docs/format.md` describes it, without the engine's recovery.
-fn log_regions(fast: &[u8], geometry: &Geometry) -> BTreeMap<u64, Region> {
+pub(super) fn log_regions(fast: &[u8], geometry: &Geometry) -> BTreeMap<u64, Region> {
     let block = |at: u64| &fast[at as usize..][..BLOCK_BYTES as usize];
     let copies = [0, 1].map(|copy| Superblock::decode(block(COPY_POSITIONS[copy]), copy).unwrap());
     let [first, second] = copies;

@@ -5,6 +5,7 @@ use io::{Io, Place, Volume};
 use twin::{DriveId, Simulation};
 
 use super::image::{Content, Image, Region, extents};
+use super::rescue::{Rescued, rescue};
 use super::{BLOCK_BYTES, Damage, SECTOR_BYTES};
 use crate::recovery::{on, open};
 
@@ -23,24 +24,38 @@ pub enum Outcome {
     HomeChanged,
 }
 
+/// What came of damage, and what of the volume could be rescued.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Verdict {
+    /// What opening the volume came to.
+    pub outcome: Outcome,
+    /// What a rescue brought back; `None` when no damage was found.
+    pub rescued: Option<Rescued>,
+}
+
 /// What was read of a volume: an extent's blocks, each with its bytes or an error.
-struct Seen {
-    extents: Vec<(u64, Vec<Option<Vec<u8>>>)>,
+pub(super) struct Seen {
+    pub extents: Vec<(u64, Vec<Option<Vec<u8>>>)>,
     /// Extents that should hold nothing, and hold something.
-    strangers: Vec<u64>,
+    pub strangers: Vec<u64>,
 }
 
 /// Does `damage` to `image` and says what came of it.
 ///
 /// # Errors
 /// What came of it may not.
-pub fn judge(image: &Image, damage: &Damage) -> Result<Outcome, String> {
+pub fn judge(image: &Image, damage: &Damage) -> Result<Verdict, String> {
     let simulation = Simulation::wake(&image.snapshot);
     let drives = simulation.drives();
     apply(image, damage, &simulation, &drives);
     let report = on(&simulation, |io, fast, slow| async move {
         engine::check(&io, &fast, &slow, &|_, _| ()).await
     });
+    let sound = |report: &CheckReport| report.errors.is_empty() && report.repairable.is_empty();
+    let rescued = match &report {
+        Ok(report) if sound(report) => None,
+        _ => rescue(image, damage, &simulation)?,
+    };
     let counted = drives.iter().map(|drive| simulation.counters(*drive).writes).sum::<u64>();
     let session = on(&simulation, |io, fast, slow| async move {
         let engine = open(&io, &fast, &slow).await?;
@@ -55,7 +70,11 @@ pub fn judge(image: &Image, damage: &Damage) -> Result<Outcome, String> {
             if now != counted {
                 return Err(format!("refused, but not without writing: {error}"));
             }
-            return may_refuse(image, damage, &report, &error);
+            let outcome = may_refuse(image, damage, &report, &error)?;
+            if rescued.is_none() && !matches!(error, Error::Mismatch(_)) {
+                return Err(format!("refused and cannot be rescued: {error}"));
+            }
+            return Ok(Verdict { outcome, rescued });
         }
     };
     let outcome = compare(image, damage, &seen)?;
@@ -65,7 +84,7 @@ pub fn judge(image: &Image, damage: &Damage) -> Result<Outcome, String> {
     }
     again(image, damage, &simulation, outcome)?;
     told(image, damage, outcome, &report)?;
-    Ok(outcome)
+    Ok(Verdict { outcome, rescued })
 }
 
 fn apply(image: &Image, damage: &Damage, simulation: &Simulation, drives: &[DriveId]) {
@@ -94,7 +113,7 @@ fn apply(image: &Image, damage: &Damage, simulation: &Simulation, drives: &[Driv
 }
 
 /// The region that was hit, where there is one.
-fn region(image: &Image, damage: &Damage) -> Option<Region> {
+pub(super) fn region(image: &Image, damage: &Damage) -> Option<Region> {
     match *damage {
         Damage::Byte(tier, at, _) | Damage::Sector(tier, at, _) | Damage::Unreadable(tier, at) => {
             Some(image.region(tier, at))
@@ -128,7 +147,7 @@ fn may_refuse(
     }
 }
 
-async fn read_all(io: &Io, engine: &Engine, image: &Image) -> Seen {
+pub(super) async fn read_all(io: &Io, engine: &Engine, image: &Image) -> Seen {
     let extent_bytes = image.geometry.extent_bytes;
     let named = extents(image);
     let mut strangers = Vec::new();
@@ -138,7 +157,7 @@ async fn read_all(io: &Io, engine: &Engine, image: &Image) -> Seen {
         let spans = engine.places(at, size - at, 1024);
         for span in &spans {
             let last = (at + span.length - 1) / extent_bytes;
-            if span.place != Place::Hole {
+            if !matches!(span.place, Place::Hole | Place::Lost) {
                 strangers.extend((at / extent_bytes..=last).filter(|x| !named.contains(x)));
             }
             at += span.length;
