@@ -122,8 +122,10 @@ mod cage {
         ReadBeforeWritten,
         /// Unaligned writes to the same block do not take turns.
         UnalignedTogether,
-        /// A failed flush is reported and forgotten.
+        /// A failed flush is reported and forgotten: the next one may well succeed.
         FlushFailureForgotten,
+        /// A flush ends well though another one beside it on its drive fails.
+        FlushBesideIgnored,
         /// A log write that failed counts as written.
         LogFailureIgnored,
         /// In deferred mode homes are written in place.
@@ -138,6 +140,25 @@ mod cage {
         CopyWrittenClean,
         /// The parts of a request in the log do not wait for its parts in fresh slots.
         PartsOutOfOrder,
+        /// Marks of doubt are not written with the changes they are about.
+        DoubtNotWritten,
+        /// Marks of doubt are written and not flushed.
+        DoubtNotFlushed,
+        /// An extent that the map places on the fast drive needs no mark, though the slow drive's
+        /// page still says otherwise.
+        DoubtSparedTooLong,
+        /// An extent that leaves the fast drive with blocks in the log gets no mark.
+        DoubtForgottenAtMove,
+        /// The slow drive vouches for extents with newer blocks in the log.
+        VouchedOverLog,
+        /// The slow drive vouches for extents whose map page it does not have.
+        VouchedOverDirtyPage,
+        /// What is replayed is not marked.
+        ReplayNotDoubted,
+        /// Without the fast drive the older copy of a torn map page is believed.
+        TornPageBelieved,
+        /// A drive that is alone is written.
+        WrittenAlone,
     }
 
     thread_local! {

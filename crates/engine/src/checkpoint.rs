@@ -56,7 +56,7 @@ pub(crate) async fn checkpoint(shared: &Rc<Shared>) -> Result<(), Error> {
         state.log.settle_recorded(durable);
         state.log.advance_tail(target);
         drop(state);
-        shared.room.wake_all();
+        shared.wake_room();
     }
     write_superblock(shared, |superblock| superblock.log_tail = target).await?;
     if !canary!(RingFreedUnderReaders) {

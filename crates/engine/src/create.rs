@@ -3,12 +3,12 @@
 use io::units::MIB;
 use io::{Device, Io};
 
-use crate::address::{Lsn, Tier};
+use crate::address::Tier;
 use crate::doubts::{self, Doubts};
 use crate::drive::Drive;
 use crate::error::Error;
 use crate::format::superblock::{
-    COPY_POSITIONS, DOUBT_PAGE, SUPERBLOCK_BYTES, State, Superblock, Uuid,
+    COPY_POSITIONS, DOUBT_PAGE, FIRST_LSN, SUPERBLOCK_BYTES, State, Superblock, Uuid,
 };
 use crate::geometry::{CreateOptions, Geometry, plan};
 use crate::superblocks;
@@ -63,10 +63,9 @@ pub async fn create(
         generation: 0,
         session: 0,
         sequence: 1,
-        // One, so that an LSN of 0 never names a record.
-        log_tail: Lsn(1),
-        log_session_start: Lsn(1),
-        log_durable: Lsn(1),
+        log_tail: FIRST_LSN,
+        log_session_start: FIRST_LSN,
+        log_durable: FIRST_LSN,
         flush_mode: options.flush_mode,
         cache_mode: options.cache_mode,
         alone: false,

@@ -18,6 +18,7 @@
 use io::{Buf, Io, Pool};
 
 use crate::address::ExtentId;
+use crate::canary::canary;
 use crate::drive::Drive;
 use crate::error::Error;
 use crate::format::doubt_page::{self, DOUBT_PAGE_BYTES, DOUBT_POSITIONS, region_extents};
@@ -212,7 +213,8 @@ fn bit(words: &[u64], region: u64) -> bool {
 /// Whether the slow drive alone knows the truth about the extent: which may be that it is elsewhere.
 fn knows(map: &Map, extent: ExtentId) -> bool {
     let mapping = map.get(extent);
-    map.is_settled(extent) && (!mapping.in_log() || mapping.is_on_fast_alone())
+    (map.is_settled(extent) || canary!(VouchedOverDirtyPage))
+        && (!mapping.in_log() || mapping.is_on_fast_alone() || canary!(VouchedOverLog))
 }
 
 /// Reads both copies of the page and takes what they say.

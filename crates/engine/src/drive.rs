@@ -13,6 +13,7 @@ use std::task::{Context, Poll};
 use io::{Buf, Command, Device, DeviceInfo, ErrorKind, IoError, Transfer, WaitList};
 
 use crate::address::Tier;
+use crate::canary::canary;
 use crate::status::DriveUse;
 
 /// One of the two drives. Clones are the same drive.
@@ -180,6 +181,9 @@ impl Drive {
         async move {
             let outcome = command.await;
             let drive = under_way.drive.clone();
+            if canary!(FlushFailureForgotten) || canary!(FlushBesideIgnored) && outcome.is_ok() {
+                return outcome;
+            }
             if let Err(error) = outcome {
                 drive.0.failed_flush.borrow_mut().get_or_insert(error);
             }

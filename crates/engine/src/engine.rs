@@ -144,6 +144,10 @@ impl Engine {
             }
         }
         let mut superblock = pair[0].clone();
+        if gone.is_some() && canary!(WrittenAlone) {
+            let survivor = if fast.gone().is_some() { &slow } else { &fast };
+            superblocks::write(io, survivor, &superblock).await?;
+        }
         if !read_only {
             superblock = begin_session(io, &fast, &slow, &pair, &mut state).await?;
         }

@@ -128,7 +128,7 @@ async fn run_turn(shared: &Shared) -> Result<(), Error> {
         let mut state = shared.state.borrow_mut();
         let slow_dirty = state.home_dirty[Tier::Slow.index()];
         state.home_dirty = [false; 2];
-        let doubts = state.doubts.take_unwritten();
+        let doubts = state.doubts.take_unwritten().filter(|_| !canary!(DoubtNotWritten));
         (state.log.written(), slow_dirty, doubts)
     };
     // Both at once: what a record names is verified by its data at recovery, so the order in
@@ -138,7 +138,8 @@ async fn run_turn(shared: &Shared) -> Result<(), Error> {
         Some(page) => write_doubts(shared, page).await,
         None => Ok(()),
     };
-    let slow = (slow_dirty && !canary!(FlushForgetsSlow) || doubts.is_some()).then(|| {
+    let marking = doubts.is_some() && !canary!(DoubtNotFlushed);
+    let slow = (slow_dirty && !canary!(FlushForgetsSlow) || marking).then(|| {
         marks::hit(Mark::FlushOfBoth);
         shared.slow.flush()
     });

@@ -261,7 +261,7 @@ fn load_page(
 ) -> Result<Lsn, Error> {
     if let Some(survivor) = source.survivor() {
         let left = if survivor.tier() == Tier::Fast { fast } else { slow };
-        if left.is_damaged() {
+        if left.is_damaged() && !canary!(TornPageBelieved) {
             // Torn by a cut, or rotten: then the other copy is older than the truth. The drive that
             // could tell is gone.
             mark_page_unknown(state, page);
@@ -277,9 +277,11 @@ fn load_page(
     let Some((copy, lsn)) = from.newest() else {
         // Without damage nothing was ever written. With it: no checkpoint of this page ever came
         // to its end on both drives, so the log has everything, and what is damaged was torn or
-        // never meant anything. Unless all of it is damaged.
+        // never meant anything. Unless all of it is damaged: then only a log that goes back to the
+        // making of the volume surely has everything.
         let torn = fast.judged.contains(&PageCopy::Blank) || slow.is_blank();
-        if !torn || damaged && source.known_end().is_some() {
+        let lost = !torn || damaged && source.known_end().is_some();
+        if lost && !source.superblock.log_is_whole() {
             return lose_page(state, page, page_lost(source, page));
         }
         if damaged {
@@ -660,7 +662,9 @@ fn apply_entries(
             // A cut may have kept it from the slow drive's copy.
             state.map.mark_dirty(page, lsn);
         }
-        state.doubts.touch(extent);
+        if !canary!(ReplayNotDoubted) {
+            state.doubts.touch(extent);
+        }
     };
     let class = state.geometry.class;
     let checked = |extent: ExtentId, raw: u64| match decode_entry(raw, class, extent) {

@@ -303,7 +303,7 @@ impl State {
     /// `clean`: a copy, and the extent's own slot of the slow drive is current and stays its own.
     pub fn replace_home(&mut self, extent: ExtentId, home: Option<Home>, clean: bool, lsn: Lsn) {
         let mapping = self.map.get(extent);
-        if mapping.in_log() {
+        if mapping.in_log() && !canary!(DoubtForgottenAtMove) {
             // Without doubt as long as the slow drive knew it elsewhere; that ends now.
             self.doubts.touch(extent);
         }
@@ -353,7 +353,7 @@ impl State {
     /// that the extent lives on the fast drive alone.
     pub fn doubt(&mut self, extent: ExtentId) {
         let on_fast = self.map.get(extent).is_on_fast_alone();
-        if !on_fast || !self.map.is_settled(extent) {
+        if !on_fast || !self.map.is_settled(extent) && !canary!(DoubtSparedTooLong) {
             self.doubts.touch(extent);
         }
     }

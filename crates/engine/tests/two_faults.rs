@@ -69,3 +69,39 @@ fn a_map_page_that_only_the_fast_drive_kept_at_a_cut_does_not_stay_alone() {
     }
     assert!(cuts > 10, "the session had {cuts} operations only");
 }
+
+#[test]
+fn a_volume_whose_log_goes_back_to_its_making_needs_no_map_page() {
+    let rig = Rig::small(1);
+    rig.create();
+    let before = rig.simulation.snapshot();
+    let mut opened = 0;
+    for operation in 0.. {
+        let Some(rig) = cut_apart(&before, operation) else { break };
+        // The cut has torn the first copy of the page on the slow drive, and the fast drive rots.
+        let copies = [0, 1].map(|copy| MAP_AT + copy * PAGE_BYTES + 100);
+        rig.simulation.poke(rig.slow, copies[1], &[0xff]);
+        for copy in copies {
+            rig.simulation.poke(rig.fast, copy, &[0xee]);
+        }
+        let io = rig.simulation.boot();
+        let (fast, slow) = rig.devices(&io);
+        let tail = rig.simulation.run(&io, async {
+            let engine::Inspection::Member(superblock) = engine::inspect(&io, &fast).await.unwrap()
+            else {
+                panic!("the fast drive is a member");
+            };
+            superblock.log_tail
+        });
+        if tail != Outcome::Done(engine::Lsn(1)) {
+            continue;
+        }
+        opened += 1;
+        rig.session(|io, engine| async move {
+            let now = get(&io, &engine, MIB, EXTENT).await;
+            let old = now.iter().all(|byte| *byte == 0);
+            assert!(old || now == pattern(MIB, EXTENT, 1), "cut {operation}: neither old nor new");
+        });
+    }
+    assert!(opened > 10, "only {opened} cuts left the tail where it was");
+}

@@ -29,9 +29,9 @@ fn main() -> ExitCode {
         match outcome {
             Some(one) => {
                 caught += 1;
-                let first = one.found.wrong.message.lines().next().unwrap_or_default();
+                let first = one.message.lines().next().unwrap_or_default();
                 let short: String = first.chars().take(110).collect();
-                println!("{canary:?}: caught in run {} after {took:.1} s: {short}", one.runs);
+                println!("{canary:?}: caught in {} after {took:.1} s: {short}", one.ground);
             }
             None => println!("{canary:?}: NOT caught in {took:.0} s"),
         }

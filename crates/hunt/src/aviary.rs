@@ -1,50 +1,125 @@
-//! Canaries: engines that are wrong on purpose, and how soon the hunt finds each out.
+//! Canaries: engines that are wrong on purpose, and how soon the hunt finds each out. First by the
+//! swarm; what that has not met after a while is also taken through the stories.
 
+use std::fmt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use engine::canary::{Canary, release};
 
-use crate::swarm::{Allowed, Found, run};
+use crate::allowed::Allowed;
+use crate::bimetal::Bimetal;
+use crate::enumerate::enumerate;
+use crate::report::Effort;
+use crate::stories::stories;
+use crate::swarm::run;
+
+/// So long only the swarm hunts: most canaries are caught by then.
+const SWARM_ALONE: Duration = Duration::from_secs(6);
+
+/// The seed of the stories.
+const STORIES_SEED: u64 = 1;
+
+/// Where a canary was caught.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ground {
+    /// In the run of this seed.
+    Run(u64),
+    /// In the story of this name.
+    Story(&'static str),
+}
+
+impl fmt::Display for Ground {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Ground::Run(seed) => write!(f, "run {seed}"),
+            Ground::Story(name) => write!(f, "story '{name}'"),
+        }
+    }
+}
 
 /// How a canary was found out.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Caught {
-    /// The seed with which.
-    pub seed: u64,
-    /// Seeds tried until then, one after the other from the first.
-    pub runs: u64,
+    /// Where.
+    pub ground: Ground,
     /// What was wrong.
-    pub found: Found,
+    pub message: String,
+}
+
+struct Hunt {
+    next: AtomicU64,
+    deadline: Instant,
+    caught: Mutex<Option<Caught>>,
+    over: AtomicBool,
 }
 
 /// Hunts one canary with the seeds from `first` on, until it is caught or the time is over.
 pub fn hunt_canary(canary: Canary, first: u64, budget: Duration, threads: usize) -> Option<Caught> {
     let begun = Instant::now();
-    let next = AtomicU64::new(first);
-    let over = AtomicBool::new(false);
-    let caught = Mutex::new(None);
+    let hunt = Hunt {
+        next: AtomicU64::new(first),
+        deadline: begun + budget,
+        caught: Mutex::new(None),
+        over: AtomicBool::new(false),
+    };
     std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
+        for number in 0..threads.max(1) {
+            let hunt = &hunt;
+            scope.spawn(move || {
                 release(Some(canary));
-                while !over.load(Ordering::Relaxed) && begun.elapsed() < budget {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    let (_, found) = run(seed, Allowed::ALL);
-                    if let Some(found) = found {
-                        over.store(true, Ordering::Relaxed);
-                        let runs = seed - first + 1;
-                        caught.lock().expect("no panic").get_or_insert(Caught {
-                            seed,
-                            runs,
-                            found,
-                        });
-                    }
+                if number + 1 == threads.max(1) {
+                    hunt.swarm(hunt.deadline.min(begun + SWARM_ALONE));
+                    hunt.stories();
                 }
+                hunt.swarm(hunt.deadline);
                 release(None);
             });
         }
     });
-    caught.into_inner().expect("no panic")
+    hunt.caught.into_inner().expect("no panic")
+}
+
+impl Hunt {
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed) || Instant::now() >= self.deadline
+    }
+
+    fn catch(&self, ground: Ground, message: String) {
+        self.over.store(true, Ordering::Relaxed);
+        self.caught.lock().expect("no panic").get_or_insert(Caught { ground, message });
+    }
+
+    fn swarm(&self, until: Instant) {
+        while !self.is_over() && Instant::now() < until {
+            let seed = self.next.fetch_add(1, Ordering::Relaxed);
+            if let (_, Some(found)) = run(seed, Allowed::ALL) {
+                self.catch(Ground::Run(seed), found.wrong.message);
+            }
+        }
+    }
+
+    fn stories(&self) {
+        for atomic_write_bytes in [512, 4096] {
+            for story in stories(STORIES_SEED, atomic_write_bytes) {
+                if self.is_over() {
+                    return;
+                }
+                let effort = Effort {
+                    stride: 3,
+                    seeds: 1,
+                    recut_every: 50,
+                    alone_every: 3,
+                    threads: 1,
+                    until: Some(self.deadline),
+                    ..Effort::default()
+                };
+                let report = enumerate(&Bimetal, &story, &effort);
+                if let Some(failure) = report.failures.into_iter().next() {
+                    self.catch(Ground::Story(story.name), failure.message);
+                }
+            }
+        }
+    }
 }

@@ -1,12 +1,18 @@
 //! The engine as a subject.
 
-use engine::{CacheMode, Class, CreateOptions, Engine, Member, OpenOptions};
-use io::{Device, Io};
+use engine::{CacheMode, Class, CreateOptions, Engine, FlushMode, Member, OpenOptions, Tier};
+use io::{Device, Io, IoError};
 
-use crate::subject::{Subject, Survivor};
+use crate::subject::{Prey, Subject};
 
 /// Volumes of class span with the smallest landing log, so that it is full and wraps soon.
 pub struct Bimetal;
+
+impl Prey for Engine {
+    async fn set_flush_mode(&self, mode: FlushMode) -> Result<(), IoError> {
+        Ok(Engine::set_flush_mode(self, mode).await?)
+    }
+}
 
 impl Subject for Bimetal {
     type Volume = Engine;
@@ -23,14 +29,14 @@ impl Subject for Bimetal {
     async fn open_alone(
         &self,
         io: &Io,
-        survivor: Survivor,
+        survivor: Tier,
         drive: &Device,
     ) -> Result<Option<Engine>, String> {
         let here = Member::Here(drive.clone());
         let gone = Member::Gone { path: "lost".into(), why: "it was lost".into() };
         let members = match survivor {
-            Survivor::Fast => [here, gone],
-            Survivor::Slow => [gone, here],
+            Tier::Fast => [here, gone],
+            Tier::Slow => [gone, here],
         };
         let options = OpenOptions { degraded: true, ..OpenOptions::default() };
         let opened = Engine::open_members(io, members, options).await;
@@ -71,7 +77,7 @@ impl Subject for Cached {
     async fn open_alone(
         &self,
         io: &Io,
-        survivor: Survivor,
+        survivor: Tier,
         drive: &Device,
     ) -> Result<Option<Engine>, String> {
         Bimetal.open_alone(io, survivor, drive).await

@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::account::account;
+use crate::allowed::Allowed;
 use crate::player::Wrong;
 use crate::shrink::shrink;
-use crate::swarm::{Allowed, Found, run};
+use crate::swarm::{Found, run};
 use crate::tally::Tally;
 use crate::trial::Trial;
 

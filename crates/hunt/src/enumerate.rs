@@ -12,16 +12,19 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
+use engine::Tier;
 use twin::{CacheLoss, CutPoint, Moment, Random, Simulation, Snapshot, mix};
 
-use crate::alone::Alone;
+use crate::alone::{Alone, look_alone};
 use crate::failure::{Cut, Failure, Fall};
 use crate::oracle::Oracle;
 use crate::play::{Ended, Label, Machine};
+use crate::player::Wrong;
 use crate::report::{Effort, Report};
 use crate::scenario::{Curtain, Scenario, Stage};
-use crate::subject::{Subject, Survivor};
+use crate::subject::Subject;
 use crate::watched::Watched;
 use crate::workload::Workload;
 
@@ -51,8 +54,8 @@ enum Then {
     CutAgain,
 }
 
-pub(crate) struct Hunt<'a, S: Subject> {
-    pub(crate) subject: &'a S,
+struct Hunt<'a, S: Subject> {
+    subject: &'a S,
     scenario: &'a Scenario<S::Volume>,
     effort: &'a Effort,
     cases: AtomicU64,
@@ -94,20 +97,25 @@ impl<S: Subject> Hunt<'_, S> {
         let Some(operations) = self.count(&start) else { return 0 };
         let points = self.points(operations);
         let next = AtomicU64::new(0);
-        std::thread::scope(|scope| {
-            for _ in 0..self.effort.threads.max(1) {
-                scope.spawn(|| {
-                    loop {
-                        let index = next.fetch_add(1, Ordering::Relaxed);
-                        let Some(point) = points.get(index as usize) else { return };
-                        if self.failures_before(index) >= FAILURES_MAX {
-                            return;
-                        }
-                        self.cut_at(&start, index, *point);
-                    }
-                });
+        let work = || {
+            while self.effort.until.is_none_or(|until| Instant::now() < until) {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                let Some(point) = points.get(index as usize) else { return };
+                if self.failures_before(index) >= FAILURES_MAX {
+                    return;
+                }
+                self.cut_at(&start, index, *point);
             }
-        });
+        };
+        if self.effort.threads <= 1 {
+            work();
+        } else {
+            std::thread::scope(|scope| {
+                for _ in 0..self.effort.threads {
+                    scope.spawn(work);
+                }
+            });
+        }
         operations
     }
 
@@ -153,18 +161,21 @@ impl<S: Subject> Hunt<'_, S> {
         falls
     }
 
-    pub(crate) fn add_alone(&self, survivor: Survivor, seen: Alone) {
-        let alone = &mut self.alone.lock().expect("no panic")[survivor as usize];
-        alone.read += seen.read;
-        alone.lost += seen.lost;
+    /// Opens each drive alone after a fall; nothing is changed by that.
+    fn look_at_each_alone(&self, order: u64, fallen: &Rest, cut: Cut) -> bool {
+        for survivor in Tier::BOTH {
+            match look_alone(self.subject, &fallen.snapshot, survivor, &fallen.oracle, order) {
+                Ok(seen) => self.alone.lock().expect("no panic")[survivor.index()].add(seen),
+                Err(Wrong { stage, message }) => {
+                    self.record(order, vec![cut], stage, message);
+                    return false;
+                }
+            }
+        }
+        true
     }
 
-    pub(crate) fn machine(&self, simulation: Simulation) -> Machine {
-        let [fast, slow] = simulation.drives()[..] else { panic!("a scenario has two drives") };
-        Machine { simulation, fast, slow }
-    }
-
-    pub(crate) fn record(&self, order: u64, cuts: Vec<Cut>, stage: &'static str, message: String) {
+    fn record(&self, order: u64, cuts: Vec<Cut>, stage: &'static str, message: String) {
         let (scenario, seed) = (self.scenario.name.to_string(), self.scenario.seed);
         let failure = Failure { scenario, seed, cuts, stage, message, trace: Vec::new() };
         self.failures.lock().expect("no panic").push((order, failure));
@@ -175,7 +186,7 @@ impl<S: Subject> Hunt<'_, S> {
         let simulation = Simulation::new(self.scenario.seed);
         simulation.add_drive(self.scenario.fast.clone());
         simulation.add_drive(self.scenario.slow.clone());
-        let machine = self.machine(simulation.clone());
+        let machine = Machine::of(&simulation);
         let oracle = Rc::new(RefCell::new(Oracle::new()));
         let made = !self.scenario.fresh;
         if made {
@@ -205,7 +216,7 @@ impl<S: Subject> Hunt<'_, S> {
         }
         if let Curtain::Cut(loss) = self.scenario.curtain {
             simulation.power_cut(loss);
-            tell_of_cut(&oracle, &simulation);
+            tell_of_fall(&oracle, simulation.now_ns(), Fall::Power(loss));
         } else {
             // Everybody has gone home; what is left under way ends by itself.
             simulation.boot();
@@ -234,7 +245,7 @@ impl<S: Subject> Hunt<'_, S> {
         }
         let cut = Cut { point: None, fall: Fall::Power(CacheLoss::LoseAll) };
         fall(&simulation, cut.fall);
-        tell_of_cut(&oracle, &simulation);
+        tell_of_fall(&oracle, simulation.now_ns(), cut.fall);
         self.aftermath((u64::MAX, 0), &simulation, &oracle, made, vec![cut], Then::LiveOn);
         Some(operations)
     }
@@ -243,7 +254,7 @@ impl<S: Subject> Hunt<'_, S> {
     fn act(&self, simulation: &Simulation, start: &Rest) -> (Ended, Rc<RefCell<Oracle>>, bool) {
         let oracle = Rc::new(RefCell::new(start.oracle.clone()));
         let made = Rc::new(Cell::new(start.made));
-        let machine = self.machine(simulation.clone());
+        let machine = Machine::of(simulation);
         let ended = machine.play(|io, fast, slow, label| {
             let (oracle, made, simulation) = (oracle.clone(), made.clone(), simulation.clone());
             async move {
@@ -254,6 +265,7 @@ impl<S: Subject> Hunt<'_, S> {
                 }
                 label.set("opening");
                 let volume = self.subject.open(&io, &fast, &slow).await?;
+                oracle.borrow_mut().opened();
                 if self.scenario.curtain != Curtain::Closed {
                     label.set("looking after the prepared power cut");
                     let watched = Watched::new(&io, volume.clone(), oracle.clone());
@@ -283,7 +295,8 @@ impl<S: Subject> Hunt<'_, S> {
             return self.record(order, Vec::new(), stage, message);
         }
         simulation.fail_power();
-        tell_of_cut(&oracle, &simulation);
+        // Before a process dies, whose drives go on for a while.
+        let fell_ns = simulation.now_ns();
         let rest = Rest { snapshot: simulation.snapshot(), oracle: oracle.borrow().clone(), made };
         let mut falls = self.falls(point);
         if simulation.at_stake() == 0 {
@@ -301,17 +314,18 @@ impl<S: Subject> Hunt<'_, S> {
             let recut = self.effort.recut_every > 0 && case.is_multiple_of(self.effort.recut_every);
             let simulation = Simulation::wake(&rest.snapshot);
             fall(&simulation, what);
+            let oracle = Rc::new(RefCell::new(rest.oracle.clone()));
+            tell_of_fall(&oracle, fell_ns, what);
             let after = Rest {
                 snapshot: simulation.snapshot(),
-                oracle: rest.oracle.clone(),
+                oracle: oracle.borrow().clone(),
                 made: rest.made,
             };
             let alone =
                 self.effort.alone_every > 0 && case.is_multiple_of(self.effort.alone_every) && made;
-            if alone && !self.look_at_each_alone(order, &simulation, &rest.oracle, cut) {
+            if alone && !self.look_at_each_alone(order, &after, cut) {
                 return self.add_trace(start, order, point);
             }
-            let oracle = Rc::new(RefCell::new(rest.oracle.clone()));
             let clean = self.aftermath((order, case), &simulation, &oracle, made, vec![cut], then);
             if !clean {
                 return self.add_trace(start, order, point);
@@ -328,7 +342,7 @@ impl<S: Subject> Hunt<'_, S> {
             let simulation = Simulation::wake(&rest.snapshot);
             let point = CutPoint { operation, moment: Moment::Submitted };
             simulation.arm_cut(point);
-            let machine = self.machine(simulation.clone());
+            let machine = Machine::of(&simulation);
             let ended = machine.play(|io, fast, slow, label| async move {
                 label.set("opening after the first cut");
                 match self.subject.open(&io, &fast, &slow).await {
@@ -355,7 +369,7 @@ impl<S: Subject> Hunt<'_, S> {
                 let what = Fall::Power(loss);
                 fall(&simulation, what);
                 let oracle = Rc::new(RefCell::new(rest.oracle.clone()));
-                tell_of_cut(&oracle, &simulation);
+                tell_of_fall(&oracle, simulation.now_ns(), what);
                 let cuts = vec![first, Cut { point: Some(point), fall: what }];
                 let case = (order, mix(operation));
                 if !self.aftermath(case, &simulation, &oracle, rest.made, cuts, Then::Close) {
@@ -378,7 +392,7 @@ impl<S: Subject> Hunt<'_, S> {
     ) -> bool {
         self.cases.fetch_add(1, Ordering::Relaxed);
         let seed = mix(case) ^ self.scenario.seed;
-        let machine = self.machine(simulation.clone());
+        let machine = Machine::of(simulation);
         let ended = machine.play(|io, fast, slow, label| {
             let oracle = oracle.clone();
             async move {
@@ -392,6 +406,7 @@ impl<S: Subject> Hunt<'_, S> {
                     }
                     opened => opened?,
                 };
+                oracle.borrow_mut().opened();
                 let watched = Watched::new(&io, volume.clone(), oracle.clone());
                 label.set("looking after the cut");
                 let looked = watched.look_after_cut(&mut Random::new(seed)).await;
@@ -419,7 +434,7 @@ impl<S: Subject> Hunt<'_, S> {
         };
         cuts.push(Cut { point: None, fall: Fall::Power(loss) });
         simulation.power_cut(loss);
-        tell_of_cut(oracle, simulation);
+        tell_of_fall(oracle, simulation.now_ns(), Fall::Power(loss));
         self.aftermath((order, mix(case)), simulation, oracle, true, cuts, Then::Close)
     }
 
@@ -476,9 +491,12 @@ fn fall(simulation: &Simulation, what: Fall) {
     }
 }
 
-/// Tells the oracle of a cut that happens now.
-fn tell_of_cut(oracle: &RefCell<Oracle>, simulation: &Simulation) {
+/// Tells the oracle of a fall.
+fn tell_of_fall(oracle: &RefCell<Oracle>, now_ns: u64, what: Fall) {
     let mut oracle = oracle.borrow_mut();
-    oracle.tell_time(simulation.now_ns());
-    oracle.cut();
+    oracle.tell_time(now_ns);
+    match what {
+        Fall::Power(_) => oracle.cut(),
+        Fall::Process => oracle.kill(),
+    }
 }

@@ -9,6 +9,7 @@
 //!   made wrong on purpose, to show that the hunt would notice.
 
 mod account;
+mod allowed;
 mod alone;
 #[cfg(feature = "canaries")]
 mod aviary;
@@ -18,6 +19,7 @@ mod enumerate;
 mod failure;
 mod history;
 mod journal;
+mod nature;
 mod oracle;
 mod play;
 mod player;
@@ -34,9 +36,10 @@ mod trial;
 mod watched;
 mod workload;
 
+pub use allowed::Allowed;
 pub use alone::Alone;
 #[cfg(feature = "canaries")]
-pub use aviary::{Caught, hunt_canary};
+pub use aviary::{Caught, Ground, hunt_canary};
 pub use bimetal::{Bimetal, Cached};
 pub use campaign::{Bag, Campaign, Kill};
 pub use enumerate::enumerate;
@@ -49,8 +52,8 @@ pub use sector::{SECTOR_BYTES, Value, identify, stamp};
 pub use shrink::{Shrunk, shrink};
 pub use steps::Step;
 pub use stories::{deferred_mixture, endurance, mixture, stories};
-pub use subject::{Subject, Survivor};
-pub use swarm::{Allowed, Found, run};
+pub use subject::{Prey, Subject};
+pub use swarm::{Found, run};
 pub use tally::Tally;
 pub use trial::{Damage, End, Life, Mischief, Phase, Setting, Trial};
 pub use watched::{Trouble, Watched};

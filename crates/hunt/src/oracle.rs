@@ -72,6 +72,8 @@ pub struct Oracle {
     tick: Tick,
     /// What ended by this moment is durable.
     durable_until: Tick,
+    /// What ended by this moment has reached the drives: only power can take it.
+    ordered_until: Tick,
     /// Reads under way by the moment they began.
     reading: BTreeMap<Tick, u32>,
     cuts: u32,
@@ -81,6 +83,8 @@ pub struct Oracle {
     deferring: bool,
     /// The bound on what a cut may take, while what survives must be a prefix of the writes.
     bound_ns: Option<u64>,
+    /// A change of what flushes promise has begun and not ended: either may hold.
+    changing: bool,
 }
 
 impl Default for Oracle {
@@ -100,11 +104,13 @@ impl Default for Oracle {
             blocks: BTreeMap::new(),
             tick: 0,
             durable_until: 0,
+            ordered_until: 0,
             reading: BTreeMap::new(),
             cuts: 0,
             now_ns: 0,
             deferring: false,
             bound_ns: None,
+            changing: false,
         }
     }
 }
@@ -182,9 +188,10 @@ impl Oracle {
         self.now_ns = now_ns;
     }
 
-    /// From now on flushes promise nothing.
-    pub fn begin_deferring(&mut self) {
-        self.deferring = true;
+    /// What flushes promise begins to change: to something with a bound, or to what they say.
+    pub fn begin_promise(&mut self, bound_ns: Option<u64>) {
+        self.changing = true;
+        self.deferring |= bound_ns.is_some();
     }
 
     /// From now on a cut leaves a prefix of the writes, with all that ended so long before it
@@ -192,6 +199,23 @@ impl Oracle {
     pub fn defer(&mut self, bound_ns: Option<u64>) {
         self.bound_ns = bound_ns;
         self.deferring = bound_ns.is_some();
+        self.changing = false;
+    }
+
+    /// The volume has been opened again and says what flushes promise.
+    ///
+    /// # Errors
+    /// When that is not what was last asked for, in words.
+    pub fn reopened(&mut self, bound_ns: Option<u64>) -> Result<(), String> {
+        if !self.changing && bound_ns != self.bound_ns {
+            return Err(format!(
+                "a cut may take what is so many nanoseconds old: {bound_ns:?}, but {:?} was asked for",
+                self.bound_ns
+            ));
+        }
+        self.defer(bound_ns);
+        self.opened();
+        Ok(())
     }
 
     /// Whether what survives a cut must be a prefix of the writes.
@@ -199,9 +223,15 @@ impl Oracle {
         self.bound_ns.is_some()
     }
 
+    /// How old what a cut takes may be.
+    pub(crate) fn bound_ns(&self) -> Option<u64> {
+        self.bound_ns
+    }
+
     /// The flush has ended well.
     pub fn end_flush(&mut self, flushing: Flushing) {
         self.step();
+        self.ordered_until = self.ordered_until.max(flushing.begun);
         if flushing.counts {
             self.durable_until = self.durable_until.max(flushing.begun);
         }
@@ -249,15 +279,34 @@ impl Oracle {
 
     /// Power has failed: nothing that was under way will ever end.
     pub fn cut(&mut self) {
+        self.fall();
+        self.ordered_until = self.durable_until;
+    }
+
+    /// The process has died: as a cut, but the drives have what they were given, if power does not
+    /// fail before the volume is opened again.
+    pub fn kill(&mut self) {
+        self.fall();
+    }
+
+    fn fall(&mut self) {
         self.step();
         if let Some(bound_ns) = self.bound_ns {
-            // What ended longer ago than the bound must be there.
-            let old = |record: &&Record| record.ended_ns + bound_ns <= self.now_ns;
+            // What ended longer ago than the bound must be there. What earlier falls have taken
+            // is gone.
+            let old = |record: &&Record| {
+                record.cuts == self.cuts && record.ended_ns + bound_ns <= self.now_ns
+            };
             let ended = self.records.iter().filter(old).filter_map(|record| record.ended).max();
             self.durable_until = self.durable_until.max(ended.unwrap_or(0));
         }
         self.cuts += 1;
         self.reading.clear();
+    }
+
+    /// The volume has been opened, which makes durable what it found.
+    pub fn opened(&mut self) {
+        self.durable_until = self.durable_until.max(self.ordered_until);
     }
 
     /// What was read of `bytes` at byte `at`, whole blocks, after a cut: is it allowed? From now on

@@ -41,6 +41,12 @@ pub(crate) enum Ended {
 }
 
 impl Machine {
+    /// Of a simulation with two drives, the fast one first.
+    pub(crate) fn of(simulation: &Simulation) -> Machine {
+        let [fast, slow] = simulation.drives()[..] else { panic!("a volume has two drives") };
+        Machine { simulation: simulation.clone(), fast, slow }
+    }
+
     /// Boots, and does what `make` makes.
     pub(crate) fn play<F>(&self, make: impl FnOnce(Io, Device, Device, Label) -> F) -> Ended
     where

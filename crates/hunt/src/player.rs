@@ -3,13 +3,14 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use engine::format::map_page::PAGE_BYTES;
+use engine::format::map_page::{PAGE_BYTES, PageCopy, examine};
 use engine::format::superblock::{COPY_POSITIONS, SUPERBLOCK_BYTES};
 use engine::marks::Marks;
 use engine::{Geometry, Superblock, Tier};
 use io::units::{MILLISECOND_NS, SECOND_NS};
 use twin::{DriveId, DriveImage, Harm, Random, Simulation, Snapshot};
 
+use crate::alone::look_alone;
 use crate::bimetal::Bimetal;
 use crate::failure::Fall;
 use crate::journal::Journal;
@@ -18,11 +19,14 @@ use crate::play::{Ended, Machine};
 use crate::subject::Subject;
 use crate::tally::Tally;
 use crate::trial::{Damage, End, Life, Mischief, Phase, Setting};
-use crate::watched::Watched;
+use crate::watched::{Watched, bound_ns};
 use crate::workload::run_clients;
 
 /// Long enough for what a volume does when idle.
 const IDLE_NS: u64 = 20 * SECOND_NS;
+
+/// A bound that drives which neither stall nor fail keep, however busy they are.
+pub(crate) const SURE_BOUND_NS: u64 = 10 * SECOND_NS;
 
 /// A machine at rest, and what is known of its volume.
 #[derive(Clone)]
@@ -74,6 +78,11 @@ impl Wrong {
             _ => self.stage,
         }
     }
+
+    /// Something that must not be even where nothing is promised.
+    pub(crate) fn is_crash(&self) -> bool {
+        matches!(self.sort(), "panic" | "it hangs")
+    }
 }
 
 /// Plays lives of one setting.
@@ -112,16 +121,19 @@ impl<'a> Player<'a> {
         let simulation = Simulation::new(seed);
         simulation.add_drive(self.setting.fast.clone());
         simulation.add_drive(self.setting.slow.clone());
-        let ended = machine(&simulation).play(|io, fast, slow, label| async move {
+        let options = self.setting.options();
+        let ended = Machine::of(&simulation).play(|io, fast, slow, label| async move {
             label.set("making the volume");
-            let made = engine::create(&io, &fast, &slow, self.setting.options(), &|_, _| ()).await;
+            let made = engine::create(&io, &fast, &slow, options, &|_, _| ()).await;
             made.map(|_| ()).map_err(|error| error.to_string())
         });
         judge(ended)?;
         simulation.boot();
+        let mut oracle = Oracle::new();
+        oracle.defer(bound_ns(self.setting.flush_mode));
         Ok(Rest {
             snapshot: simulation.snapshot(),
-            oracle: Oracle::new(),
+            oracle,
             closed: true,
             worn: false,
             void: false,
@@ -162,7 +174,7 @@ impl<'a> Player<'a> {
         let end = life.end;
         let betrayed = life.harm() == Harm::Betrayal && !life.only_flushes_lie();
         let void = rest.void || betrayed;
-        let ended = machine(simulation).play(|io, fast, slow, label| {
+        let ended = Machine::of(simulation).play(|io, fast, slow, label| {
             let (simulation, oracle, served) = (simulation.clone(), oracle.clone(), served.clone());
             let (life, journal) = (life.clone(), self.journal.clone());
             async move {
@@ -172,7 +184,12 @@ impl<'a> Player<'a> {
                     Err(_) if void || worn => return Ok(()),
                     opened => opened?,
                 };
-                served.borrow_mut().2 = Some(volume.status().recovery);
+                let status = volume.status();
+                served.borrow_mut().2 = Some(status.recovery);
+                let promises = oracle.borrow_mut().reopened(bound_ns(status.flush_mode));
+                if !void {
+                    promises?;
+                }
                 let watched = Watched::new(&io, volume.clone(), oracle.clone()).noting(journal);
                 label.set("looking after the opening");
                 let mut random = Random::new(life.look_seed);
@@ -236,8 +253,10 @@ impl<'a> Player<'a> {
             simulation.boot();
         }
         self.tally.closes += u64::from(closed);
-        if !closed {
-            oracle.borrow_mut().cut();
+        let bound_is_sure = oracle.borrow().bound_ns() >= Some(SURE_BOUND_NS);
+        if bound_is_sure && self.setting.is_punctual() && life.mischief.is_empty() {
+            // Its drives flush in time. Others keep the bound from the last answer on.
+            oracle.borrow_mut().tell_time(simulation.now_ns());
         }
         Ok(Stopped {
             snapshot: simulation.snapshot(),
@@ -256,15 +275,20 @@ impl<'a> Player<'a> {
             simulation.keep_trace_text();
         }
         simulation.clear_faults();
+        let mut oracle = stopped.oracle.clone();
         match end {
-            End::Closed => {}
+            End::Closed if stopped.closed => {}
+            // The close was refused.
+            End::Closed => oracle.kill(),
             End::Falls { fall: Fall::Power(loss), .. } => {
                 self.tally.count_cut(loss);
                 simulation.power_cut(loss);
+                oracle.cut();
             }
             End::Falls { fall: Fall::Process, .. } => {
                 self.tally.kills += 1;
                 simulation.process_dies();
+                oracle.kill();
             }
         }
         if self.tracing {
@@ -272,7 +296,7 @@ impl<'a> Player<'a> {
         }
         Rest {
             snapshot: simulation.snapshot(),
-            oracle: stopped.oracle.clone(),
+            oracle,
             closed: stopped.closed && end == End::Closed,
             worn: stopped.worn,
             void: stopped.void,
@@ -310,6 +334,9 @@ impl<'a> Player<'a> {
                 }
                 Damage::Log { .. } => {}
                 Damage::OlderCopy { tier } => self.offer_older(simulation, rest, tier)?,
+                Damage::Alone { survivor, seed } => {
+                    self.look_alone(simulation, rest, worn || rest.worn, survivor, seed)?;
+                }
             }
         }
         Ok(worn)
@@ -327,10 +354,30 @@ impl<'a> Player<'a> {
         }
     }
 
+    /// What one drive gives when the other one is missing.
+    fn look_alone(
+        &mut self,
+        simulation: &Simulation,
+        rest: &Rest,
+        worn: bool,
+        survivor: Tier,
+        seed: u64,
+    ) -> Result<(), Wrong> {
+        self.tally.count("drive-lost", 1);
+        match look_alone(&Bimetal, &simulation.snapshot(), survivor, &rest.oracle, seed) {
+            // What is refused for good reason is no failure, and nor is what was never promised.
+            Err(wrong) if (worn || rest.void) && !wrong.is_crash() => Ok(()),
+            outcome => outcome.map(|_| ()),
+        }
+    }
+
     /// Spoils both copies of a page. The other drive must do, with the log: a trial spoils pages of
     /// one drive only.
     fn spoil_map(&mut self, simulation: &Simulation, tier: Tier, page: u64, rot: bool) {
         let page = page % self.geometry.map_pages();
+        if !self.is_page_elsewhere(simulation, tier.other(), page) {
+            return;
+        }
         let id = drive(simulation, tier);
         let first = self.geometry.map_page_position(tier, page, 0);
         for at in [first, first + PAGE_BYTES as u64] {
@@ -342,6 +389,26 @@ impl<'a> Player<'a> {
                 simulation.set_unreadable(id, at + 512..at + 1024);
             }
         }
+    }
+
+    /// Whether what a page holds is also on this drive or wholly in the log. A page that a cut has torn
+    /// when it was first written, after the tail had moved for other pages, is neither.
+    fn is_page_elsewhere(&self, simulation: &Simulation, tier: Tier, page: u64) -> bool {
+        let fast = drive(simulation, Tier::Fast);
+        let copies = COPY_POSITIONS.into_iter().enumerate().filter_map(|(copy, at)| {
+            Superblock::decode(&simulation.peek(fast, at, SUPERBLOCK_BYTES), copy).ok()
+        });
+        let Some(newest) = copies.max_by_key(|superblock| superblock.sequence) else {
+            return true;
+        };
+        let found = [0, 1].map(|copy| {
+            let at = self.geometry.map_page_position(tier, page, copy);
+            let bytes = simulation.peek(drive(simulation, tier), at, PAGE_BYTES);
+            examine(&bytes, newest.volume_tag(), page)
+        });
+        newest.log_is_whole()
+            || found == [PageCopy::Blank; 2]
+            || found.iter().any(|copy| matches!(copy, PageCopy::Valid(_)))
     }
 
     /// An older copy of a drive, from before clients were last served, must be refused.
@@ -356,7 +423,7 @@ impl<'a> Player<'a> {
         // On a machine of its own: what is refused must not have been changed, but who knows.
         let simulation = Simulation::wake(&simulation.snapshot());
         simulation.restore_drive(drive(&simulation, tier), &past[tier.index()]);
-        let ended = machine(&simulation).play(|io, fast, slow, label| async move {
+        let ended = Machine::of(&simulation).play(|io, fast, slow, label| async move {
             label.set("opening with an older copy of a drive");
             match Bimetal.open(&io, &fast, &slow).await {
                 Ok(_) => Err(format!(
@@ -397,11 +464,6 @@ fn judge(ended: Ended) -> Result<(), Wrong> {
         Ended::Well | Ended::PowerCut => Ok(()),
         Ended::Wrong { stage, message } => Err(Wrong { stage, message }),
     }
-}
-
-fn machine(simulation: &Simulation) -> Machine {
-    let [fast, slow] = simulation.drives()[..] else { panic!("a trial has two drives") };
-    Machine { simulation: simulation.clone(), fast, slow }
 }
 
 fn drive(simulation: &Simulation, tier: Tier) -> DriveId {

@@ -1,5 +1,7 @@
 //! How much of a scenario is tried, and what came of it.
 
+use std::time::Instant;
+
 use crate::alone::Alone;
 use crate::failure::Failure;
 
@@ -16,13 +18,23 @@ pub struct Effort {
     pub recut_every: u64,
     /// After each `alone_every`-th case each drive is also read alone, the other one lost; 0: none.
     pub alone_every: u64,
-    /// Threads.
+    /// Threads; with one, the caller's own.
     pub threads: usize,
+    /// When it is enough, however much is left.
+    pub until: Option<Instant>,
 }
 
 impl Default for Effort {
     fn default() -> Effort {
-        Effort { stride: 1, seeds: 2, relive_every: 5, recut_every: 0, alone_every: 5, threads: 2 }
+        Effort {
+            stride: 1,
+            seeds: 2,
+            relive_every: 5,
+            recut_every: 0,
+            alone_every: 5,
+            threads: 2,
+            until: None,
+        }
     }
 }
 

@@ -7,11 +7,13 @@
 use std::fmt;
 use std::ops::Range;
 
+use engine::FlushMode;
 use io::units::{KIB, MILLISECOND_NS};
-use io::{Durability, Volume, ZeroMode};
+use io::{Durability, ZeroMode};
 use twin::Random;
 
 use crate::sector::SECTOR_BYTES;
+use crate::subject::Prey;
 use crate::watched::{Trouble, Watched};
 
 /// Hot spots of a run. Few, so that clients meet there.
@@ -25,7 +27,7 @@ const RESTS_NS_MAX: [u64; 3] = [5 * MILLISECOND_NS, 300 * MILLISECOND_NS, 3000 *
 /// A volume without requests for so long takes itself to be idle.
 const IDLE_FROM_NS: u64 = 100 * MILLISECOND_NS;
 
-/// One request, or a rest.
+/// One request, a rest, or a change of what flushes promise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// Nothing, for so long.
@@ -78,6 +80,11 @@ pub enum Step {
         /// Bytes.
         length: u64,
     },
+    /// Flushes promise something else from now on. Only one client may change that.
+    Promise {
+        /// What.
+        mode: FlushMode,
+    },
 }
 
 impl Step {
@@ -85,7 +92,7 @@ impl Step {
     ///
     /// # Errors
     /// What went wrong.
-    pub async fn perform<V: Volume + Clone>(self, watched: &Watched<V>) -> Result<(), Trouble> {
+    pub async fn perform<V: Prey>(self, watched: &Watched<V>) -> Result<(), Trouble> {
         let how = |forced| if forced { Durability::Durable } else { Durability::Volatile };
         match self {
             Step::Rest { ns } => {
@@ -100,6 +107,7 @@ impl Step {
                 watched.write_zeroes(at, length, mode, how(forced)).await
             }
             Step::Flush => watched.flush().await,
+            Step::Promise { mode } => watched.promise(mode).await,
             Step::Warm { at, length } => {
                 watched.volume().cache(at, length).await.map_err(Trouble::Refused)
             }
@@ -114,7 +122,7 @@ impl Step {
             | Step::Trim { length, .. }
             | Step::Zero { length, .. }
             | Step::Warm { length, .. } => length,
-            Step::Rest { .. } | Step::Flush => 0,
+            Step::Rest { .. } | Step::Flush | Step::Promise { .. } => 0,
         }
     }
 
@@ -128,7 +136,7 @@ impl Step {
             | Step::Trim { length, .. }
             | Step::Zero { length, .. }
             | Step::Warm { length, .. } => *length = (*length / 2).next_multiple_of(unit),
-            Step::Rest { .. } | Step::Flush => {}
+            Step::Rest { .. } | Step::Flush | Step::Promise { .. } => {}
         }
         (shorter.bytes() < self.bytes()).then_some(shorter)
     }
@@ -139,6 +147,7 @@ impl fmt::Display for Step {
         let (word, at, length, forced) = match *self {
             Step::Rest { ns } => return write!(f, "rest {:.1} ms", ns as f64 / 1e6),
             Step::Flush => return write!(f, "flush"),
+            Step::Promise { mode } => return write!(f, "promise {mode}"),
             Step::Write { at, length, forced } => ("write", at, length, forced),
             Step::Read { at, length } => ("read", at, length, false),
             Step::Trim { at, length, forced } => ("trim", at, length, forced),
@@ -204,6 +213,23 @@ impl Temper {
     #[must_use]
     pub fn pressing(self) -> Temper {
         Temper { large: 90, small: 0, whole: 0, rests: 0, stalks: 0, flushes: 2, trims: 0, ..self }
+    }
+}
+
+impl Temper {
+    /// The same with rests, and changes of what has just begun to move.
+    #[must_use]
+    pub fn stalking(self) -> Temper {
+        let (stalks, rests) = (self.stalks + 20, self.rests.max(5));
+        Temper { stalks, rests, flushes: self.flushes.max(12), ..self }
+    }
+}
+
+impl Temper {
+    /// The same with whole extents that are written anew, made durable and read, all the time.
+    #[must_use]
+    pub fn churning(self) -> Temper {
+        Temper { whole: 80, rests: 0, stalks: 0, reads: 25, flushes: 20, trims: 5, ..self }
     }
 }
 

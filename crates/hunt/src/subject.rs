@@ -1,21 +1,22 @@
 //! What is attacked: anything that makes a volume of two drives.
 
-use io::{Device, Io, Volume};
+use engine::{FlushMode, Tier};
+use io::{Device, ErrorKind, Io, IoError, Volume};
 
-/// The drive that is left.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Survivor {
-    /// The slow one is lost.
-    Fast,
-    /// The fast one is lost.
-    Slow,
+/// A volume under attack. Clones are the same volume.
+#[allow(async_fn_in_trait)] // One thread per machine: futures need not be Send.
+pub trait Prey: Volume + Clone {
+    /// Changes what flushes promise.
+    async fn set_flush_mode(&self, _mode: FlushMode) -> Result<(), IoError> {
+        Err(IoError::new(ErrorKind::Unsupported, "flushes promise what they promise"))
+    }
 }
 
 /// Makes, opens, closes and checks volumes. Errors are sentences.
 #[allow(async_fn_in_trait)] // One thread per machine: futures need not be Send.
 pub trait Subject: Sync {
-    /// The volume it serves. Clones are the same volume.
-    type Volume: Volume + Clone;
+    /// The volume it serves.
+    type Volume: Prey;
 
     /// Makes a volume of two drives; what they held is lost. Done means durable.
     async fn create(&self, io: &Io, fast: &Device, slow: &Device) -> Result<(), String>;
@@ -27,7 +28,7 @@ pub trait Subject: Sync {
     async fn open_alone(
         &self,
         _io: &Io,
-        _survivor: Survivor,
+        _survivor: Tier,
         _drive: &Device,
     ) -> Result<Option<Self::Volume>, String> {
         Ok(None)

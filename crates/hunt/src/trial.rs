@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use engine::{CreateOptions, Geometry, Tier};
+use engine::{CreateOptions, FlushMode, Geometry, Tier};
 use io::DeviceInfo;
 use twin::{CutPoint, DriveSpec, Fault, Faults, Harm};
 
@@ -21,6 +21,8 @@ pub struct Setting {
     pub extent_bytes: u64,
     /// Bytes of the landing log.
     pub landing_bytes: u64,
+    /// What flushes promise at first.
+    pub flush_mode: FlushMode,
 }
 
 impl Setting {
@@ -29,8 +31,17 @@ impl Setting {
         CreateOptions {
             extent_bytes: self.extent_bytes,
             landing_bytes: Some(self.landing_bytes),
+            flush_mode: self.flush_mode,
             ..CreateOptions::new("prey")
         }
+    }
+
+    /// Its drives neither stall nor dawdle.
+    pub fn is_punctual(&self) -> bool {
+        [&self.fast, &self.slow].iter().all(|drive| {
+            let latencies = &drive.latencies;
+            latencies.stall_permille == 0 && latencies.jitter_percent <= 100
+        })
     }
 
     /// Its shape.
@@ -61,14 +72,15 @@ pub enum Damage {
         /// Which.
         copy: usize,
     },
-    /// Both copies of a map page rot on one drive, if the other drive has the newest.
+    /// Both copies of a map page rot on one drive, if the other drive or the log has what they hold.
     MapPage {
         /// On which.
         tier: Tier,
         /// Which page, modulo their number.
         page: u64,
     },
-    /// A sector of the map's copies on one drive cannot be read, if the other drive has the newest.
+    /// A sector of both copies cannot be read on one drive, if the other drive or the log has what they
+    /// hold.
     MapSector {
         /// On which.
         tier: Tier,
@@ -86,6 +98,13 @@ pub enum Damage {
     OlderCopy {
         /// Of which.
         tier: Tier,
+    },
+    /// The other drive is missing: what this one gives alone must be true. Then both are back.
+    Alone {
+        /// Which is left.
+        survivor: Tier,
+        /// Decides what is looked at.
+        seed: u64,
     },
 }
 
@@ -234,6 +253,9 @@ impl fmt::Display for Damage {
             Damage::Log { blocks, .. } => write!(f, "{blocks} blocks of the landing log rot"),
             Damage::OlderCopy { tier } => {
                 write!(f, "an older copy of the {tier} drive is offered, and taken away again")
+            }
+            Damage::Alone { survivor, .. } => {
+                write!(f, "only the {survivor} drive is there; then the other one is back")
             }
         }
     }

@@ -3,16 +3,18 @@
 
 use std::cell::RefCell;
 use std::fmt;
-use std::future::Future;
 use std::ops::Range;
 use std::rc::Rc;
 
-use io::{Durability, Io, IoError, Volume, ZeroMode};
+use engine::FlushMode;
+use io::units::MILLISECOND_NS;
+use io::{Durability, Io, IoError, ZeroMode};
 use twin::Random;
 
 use crate::journal::Journal;
 use crate::oracle::{BLOCK_BYTES, Deed, Oracle};
 use crate::sector::{SECTOR_BYTES, stamp};
+use crate::subject::Prey;
 
 /// Bytes that a look at the whole volume reads at once.
 const CHUNK_BYTES: u64 = 128 << 10;
@@ -52,7 +54,7 @@ pub struct Watched<V> {
     journal: Option<Journal>,
 }
 
-impl<V: Volume + Clone> Watched<V> {
+impl<V: Prey> Watched<V> {
     /// Watches `volume`, of which `oracle` knows the past.
     pub fn new(io: &Io, volume: V, oracle: Rc<RefCell<Oracle>>) -> Watched<V> {
         Watched { io: io.clone(), volume, oracle, client: None, journal: None }
@@ -131,7 +133,9 @@ impl<V: Volume + Clone> Watched<V> {
         let outcome = self.volume.flush().await;
         self.noted(note, &outcome);
         outcome.map_err(Trouble::Refused)?;
-        self.oracle.borrow_mut().end_flush(flushing);
+        let mut oracle = self.oracle.borrow_mut();
+        oracle.tell_time(self.io.now_ns());
+        oracle.end_flush(flushing);
         Ok(())
     }
 
@@ -207,7 +211,8 @@ impl<V: Volume + Clone> Watched<V> {
             }
         }
         let keeps_order = self.oracle.borrow().keeps_order();
-        if keeps_order {
+        // Where some of it cannot be read for good, nobody knows any more what is missing.
+        if keeps_order && !patient {
             self.look_for_prefix().await?;
         }
         for Range { start, end } in ranges {
@@ -241,26 +246,24 @@ impl<V: Volume + Clone> Watched<V> {
         self.oracle.borrow().check_prefix(&stretches).map_err(Trouble::Lie)
     }
 
-    /// Changes what flushes promise, by `change`: with a bound they are deferred from then on.
+    /// Changes what flushes promise. By one client at a time only.
     ///
     /// # Errors
     /// When the volume refuses.
-    pub async fn change_promise(
-        &self,
-        bound_ns: Option<u64>,
-        change: impl Future<Output = Result<(), IoError>>,
-    ) -> Result<(), Trouble> {
+    pub async fn promise(&self, mode: FlushMode) -> Result<(), Trouble> {
         let begun = {
             let mut oracle = self.oracle.borrow_mut();
-            if bound_ns.is_some() {
-                oracle.begin_deferring();
-            }
+            oracle.begin_promise(bound_ns(mode));
             oracle.begin_close()
         };
-        change.await.map_err(Trouble::Refused)?;
+        let note = self.note(|| format!("flushes promise {mode}"));
+        let outcome = self.volume.set_flush_mode(mode).await;
+        self.noted(note, &outcome);
+        outcome.map_err(Trouble::Refused)?;
         let mut oracle = self.oracle.borrow_mut();
+        oracle.tell_time(self.io.now_ns());
         oracle.end_flush(begun);
-        oracle.defer(bound_ns);
+        oracle.defer(bound_ns(mode));
         Ok(())
     }
 
@@ -281,9 +284,17 @@ impl<V: Volume + Clone> Watched<V> {
 
     fn ended(&self, write: u32, outcome: Result<(), IoError>) -> Result<(), Trouble> {
         let mut oracle = self.oracle.borrow_mut();
-        oracle.tell_time(self.io.now_ns());
+        if outcome.is_ok() {
+            // A refusal says nothing about what is durable by now.
+            oracle.tell_time(self.io.now_ns());
+        }
         oracle.end_write(write, outcome.is_ok());
         drop(oracle);
         outcome.map_err(Trouble::Refused)
     }
+}
+
+/// How old what a power cut takes may be, if it may take anything that was flushed.
+pub(crate) fn bound_ns(mode: FlushMode) -> Option<u64> {
+    mode.bound().map(|bound| u64::from(bound.age_ms) * MILLISECOND_NS)
 }

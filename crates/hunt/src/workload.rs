@@ -4,11 +4,12 @@ use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
 
+use io::WaitList;
 use io::units::KIB;
-use io::{Volume, WaitList};
 use twin::Random;
 
 use crate::steps::{Source, Step, Temper};
+use crate::subject::Prey;
 use crate::watched::{Trouble, Watched};
 
 /// The unit in which the volumes of stories place data.
@@ -36,7 +37,7 @@ impl Workload {
     ///
     /// # Errors
     /// The first thing that went wrong.
-    pub async fn run<V: Volume + Clone>(&self, watched: &Watched<V>) -> Result<(), Trouble> {
+    pub async fn run<V: Prey>(&self, watched: &Watched<V>) -> Result<(), Trouble> {
         run_clients(watched, self.clients(), self.patient).await
     }
 
@@ -70,7 +71,7 @@ struct Board {
 ///
 /// # Errors
 /// The first thing that went wrong.
-pub async fn run_clients<V: Volume + Clone>(
+pub async fn run_clients<V: Prey>(
     watched: &Watched<V>,
     clients: Vec<Vec<Step>>,
     patient: bool,

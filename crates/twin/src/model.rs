@@ -89,6 +89,8 @@ pub struct Latencies {
     pub stall_permille: u64,
     /// How long a stall is.
     pub stall_ns: u64,
+    /// Only reads stall: a medium that retries, under a cache that takes writes.
+    pub only_reads_stall: bool,
     /// Requests served at the same time, at least 1; others wait for a channel.
     pub channels: usize,
 }
@@ -105,6 +107,7 @@ impl Latencies {
             jitter_percent: 100,
             stall_permille: 0,
             stall_ns: 20_000_000,
+            only_reads_stall: false,
             channels: 16,
         }
     }
@@ -120,6 +123,7 @@ impl Latencies {
             jitter_percent: 100,
             stall_permille: 0,
             stall_ns: 200_000_000,
+            only_reads_stall: false,
             channels: 2,
         }
     }
@@ -152,7 +156,9 @@ impl Model for Channels {
         };
         let plain_ns = base_ns + of.kib_ns * moved_bytes.div_ceil(1024);
         let mut jitter_ns = self.random.below(plain_ns * of.jitter_percent / 100 + 1);
-        if of.stall_permille > 0 && self.random.below(1000) < of.stall_permille {
+        let may_stall =
+            of.stall_permille > 0 && !(of.only_reads_stall && request.kind != Kind::Read);
+        if may_stall && self.random.below(1000) < of.stall_permille {
             jitter_ns += of.stall_ns;
         }
         let channel = self.free_at_ns.iter_mut().min().expect("at least one channel");

@@ -33,7 +33,8 @@ pub struct HuntArguments {
     /// How long [default: 1, if --runs is not given]
     #[arg(long)]
     minutes: Option<f64>,
-    /// What may go wrong, with commas: all, none, cuts, kills, errors, stalls, rot, old, lies
+    /// What may go wrong, with commas: all, none, cuts, kills, errors, stalls, rot, old,
+    /// lost, lies
     #[arg(long, value_name = "LIST", default_value = "all", value_parser = faults)]
     faults: Allowed,
     /// End at the first failure

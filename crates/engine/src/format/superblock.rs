@@ -172,10 +172,18 @@ pub enum SuperblockProblem {
     TooNew(String),
 }
 
+/// Where the landing log of a new volume begins. One, so that an LSN of 0 never names a record.
+pub(crate) const FIRST_LSN: Lsn = Lsn(1);
+
 impl Superblock {
     /// A short number that marks records and pages of this volume.
     pub fn volume_tag(&self) -> u64 {
         u64_at(&self.volume_id.0, 0)
+    }
+
+    /// The landing log holds every change ever made to the volume: its tail has never moved.
+    pub fn log_is_whole(&self) -> bool {
+        self.log_tail == FIRST_LSN
     }
 
     /// Encodes the copy that goes to `COPY_POSITIONS[copy]`.

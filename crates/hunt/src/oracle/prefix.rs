@@ -15,9 +15,9 @@
 //! nameless and may put it later, and each of them is tried. Not looked for: that nameless or
 //! concurrent writes agree with one another over several blocks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Deed, Oracle, blocks, durable, observe};
+use super::{Oracle, blocks, durable, observe};
 use crate::history::{Entry, History, Tick, Weight};
 use crate::sector::{BLOCK_SECTORS, Value};
 
@@ -54,10 +54,12 @@ impl Oracle {
         let entries = self.blocks.values().flat_map(|history| &history.entries);
         frontier =
             frontier.max(entries.filter(demanded).map(|entry| entry.begun).max().unwrap_or(0));
-        let zeroings = self.records.iter().filter(|record| {
-            record.deed != Deed::Data && record.cuts + 1 == self.cuts && record.begun > frontier
-        });
-        let frontiers = [frontier].into_iter().chain(zeroings.map(|record| record.begun));
+        let entries = self.blocks.values().flat_map(|history| &history.entries);
+        let zeroings: BTreeSet<Tick> = entries
+            .filter(|entry| entry.zeros && entry.begun > frontier)
+            .map(|entry| entry.begun)
+            .collect();
+        let frontiers = [frontier].into_iter().chain(zeroings);
         let mut first = None;
         for frontier in frontiers {
             match self.explain_all(&views, &last_block, frontier) {
@@ -108,6 +110,7 @@ impl Oracle {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Deed;
     use super::*;
     use crate::sector::{SECTOR_BYTES, stamp};
 
@@ -219,7 +222,7 @@ mod tests {
         let mut oracle = Oracle::new();
         let early = write(&mut oracle, 0, 1);
         let switch = oracle.begin_close();
-        oracle.begin_deferring();
+        oracle.begin_promise(Some(SECOND_NS));
         oracle.end_flush(switch);
         oracle.defer(Some(SECOND_NS));
         assert!(verdict(&oracle, &[0, 0]).is_err(), "written before the mode was changed");

@@ -3,8 +3,8 @@
 
 use engine::{Bound, FlushMode};
 use io::Durability::{Durable, Volatile};
+use io::ZeroMode;
 use io::units::{KIB, MIB, MILLISECOND_NS};
-use io::{IoError, ZeroMode};
 use twin::mix;
 
 use super::{Drives, EXTENT, FAST_EXTENTS, Prey, Story, idle, insist, lay, scatter, together};
@@ -14,16 +14,8 @@ use crate::workload::Workload;
 /// Far more than the drives ever need for what they have to do before a flush has its turn.
 const AGE_MS: u32 = 1500;
 
-/// Changes what flushes promise, and tells the oracle.
-async fn promise(volume: &Prey, mode: FlushMode) -> Result<(), Trouble> {
-    let bound_ns = mode.bound().map(|bound| u64::from(bound.age_ms) * MILLISECOND_NS);
-    let engine = volume.volume().clone();
-    let change = async move { engine.set_flush_mode(mode).await.map_err(IoError::from) };
-    volume.change_promise(bound_ns, change).await
-}
-
 async fn defer(volume: &Prey) -> Result<(), Trouble> {
-    promise(volume, FlushMode::Deferred(Bound { age_ms: AGE_MS, bytes: MIB })).await
+    volume.promise(FlushMode::Deferred(Bound { age_ms: AGE_MS, bytes: MIB })).await
 }
 
 async fn rest(volume: &Prey, ms: u64) {
@@ -161,7 +153,7 @@ pub(super) fn switches(drives: &Drives) -> Story {
                 scatter(volume, seed + 1, 3, 4).await?;
                 volume.flush().await?;
                 scatter(volume, seed + 2, 2, 4).await?;
-                promise(volume, FlushMode::Strict).await?;
+                volume.promise(FlushMode::Strict).await?;
                 scatter(volume, seed + 3, 2, 4).await?;
                 volume.flush().await?;
             }

@@ -2,7 +2,7 @@
 //! the same place. Right by construction on drives that do not tear 4 KiB; with a flaw, it is a
 //! canary that the hunt must notice.
 
-use hunt::{Scenario, Subject, Trouble, Workload};
+use hunt::{Prey, Scenario, Subject, Trouble, Workload};
 use io::{Buf, Device, Durability, Io, IoError, Span, Volume, VolumeInfo, ZeroMode};
 use twin::{DriveSpec, Latencies};
 
@@ -78,6 +78,8 @@ impl PlainVolume {
         }
     }
 }
+
+impl Prey for PlainVolume {}
 
 impl Volume for PlainVolume {
     fn info(&self) -> VolumeInfo {
