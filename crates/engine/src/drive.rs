@@ -181,7 +181,8 @@ impl Drive {
         async move {
             let outcome = command.await;
             let drive = under_way.drive.clone();
-            if canary!(FlushFailureForgotten) || canary!(FlushBesideIgnored) && outcome.is_ok() {
+            let beside_ignored = canary!(FlushBesideIgnored);
+            if canary!(FlushFailureForgotten) || beside_ignored && outcome.is_ok() {
                 return outcome;
             }
             if let Err(error) = outcome {
