@@ -85,7 +85,7 @@ fn a_volume_whose_log_goes_back_to_its_making_needs_no_map_page() {
             rig.simulation.poke(rig.fast, copy, &[0xee]);
         }
         let io = rig.simulation.boot();
-        let (fast, slow) = rig.devices(&io);
+        let (fast, _) = rig.devices(&io);
         let tail = rig.simulation.run(&io, async {
             let engine::Inspection::Member(superblock) = engine::inspect(&io, &fast).await.unwrap()
             else {
