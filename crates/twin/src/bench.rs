@@ -32,8 +32,8 @@ pub struct Load {
     pub range: Range<u64>,
     /// How many clients; each has one request under way.
     pub clients: u64,
-    /// Each request is followed by a flush, and counts when that is done.
-    pub flush: bool,
+    /// Each request is followed by so many flushes, and counts when they are done.
+    pub flushes: u32,
 }
 
 /// What they got.
@@ -81,8 +81,8 @@ pub struct Bench {
 struct Client {
     /// Where it asks next, in order.
     next: u64,
-    /// It waits for the flush behind its request.
-    flushing: bool,
+    /// Flushes behind its request that it has waited for or waits for; 0: the request itself.
+    flushes: u32,
 }
 
 impl Bench {
@@ -108,8 +108,7 @@ impl Bench {
         let begun_ns = self.now_ns;
         let (end_ns, mut requests) = (begun_ns.saturating_add(for_ns), 0);
         let mut last_ns = begun_ns;
-        let mut ready =
-            vec![Client { next: load.range.start, flushing: false }; load.clients as usize];
+        let mut ready = vec![Client { next: load.range.start, flushes: 0 }; load.clients as usize];
         loop {
             let over = self.now_ns >= end_ns || requests >= requests_max;
             if !over {
@@ -121,8 +120,8 @@ impl Bench {
             self.now_ns = event_ns.max(self.now_ns);
             self.collect(&mut ready);
             for client in &mut ready {
-                client.flushing = load.flush && !client.flushing;
-                if !over && !client.flushing && self.now_ns <= end_ns {
+                client.flushes = if client.flushes < load.flushes { client.flushes + 1 } else { 0 };
+                if !over && client.flushes == 0 && self.now_ns <= end_ns {
                     requests += 1;
                     last_ns = self.now_ns;
                 }
@@ -133,7 +132,7 @@ impl Bench {
     }
 
     fn ask(&mut self, load: &Load, blocks: u64, mut client: Client) {
-        let request = if client.flushing {
+        let request = if client.flushes > 0 {
             Request { kind: Kind::Flush, at: 0, length: 0 }
         } else {
             let at = match load.pattern {

@@ -13,15 +13,14 @@
 //! Not modelled: spare sectors, thermal recalibration, vibration, the power-saving states.
 
 mod geometry;
-mod pool;
 mod track_buffer;
 
 use std::collections::VecDeque;
 
 use self::geometry::{Geometry, Place};
-use self::pool::Pool;
 use self::track_buffer::TrackBuffer;
 use crate::model::{Finished, Kind, Model, Request};
+use crate::pool::Pool;
 
 /// Cached writes go to the platters in pieces of this size, so that room is made steadily.
 const PIECE_BYTES: u64 = 256 << 10;
@@ -117,7 +116,7 @@ pub(crate) struct Disk {
     /// Requests under way, with the commands of each that have not ended.
     open: Vec<(u64, u64)>,
     finished: Vec<Finished>,
-    pool: Pool,
+    pool: Pool<Place>,
     buffer: TrackBuffer,
     /// Where the head is, or will be when it is done.
     head: Place,

@@ -23,7 +23,29 @@ use crate::model::Model;
 use crate::random::Random;
 
 /// The profiles that are part of the program.
-const BUILT_IN: &[&str] = &[include_str!("../profiles/wd5002abys.toml")];
+const BUILT_IN: &[&str] = &[
+    include_str!("../profiles/al13seb900.toml"),
+    include_str!("../profiles/apple-ans-m1.toml"),
+    include_str!("../profiles/fusion-io-iodrive.toml"),
+    include_str!("../profiles/imac-fusion-disk.toml"),
+    include_str!("../profiles/imac-fusion-ssd.toml"),
+    include_str!("../profiles/mq01abd100h-disk.toml"),
+    include_str!("../profiles/mq01abd100h-flash.toml"),
+    include_str!("../profiles/mz7lm1t9.toml"),
+    include_str!("../profiles/raid5-4x-atp-velocity-sii.toml"),
+    include_str!("../profiles/raid5-4x-hus156060vl.toml"),
+    include_str!("../profiles/samsung-860-evo-500.toml"),
+    include_str!("../profiles/seagate-600-pro.toml"),
+    include_str!("../profiles/ssdsa2cw160g310.toml"),
+    include_str!("../profiles/ssdsa2m160g2gc.toml"),
+    include_str!("../profiles/st2000dx001-disk.toml"),
+    include_str!("../profiles/st2000dx001-flash.toml"),
+    include_str!("../profiles/st91000640ns.toml"),
+    include_str!("../profiles/usb3-flash-drive.toml"),
+    include_str!("../profiles/wd-sn550-1tb.toml"),
+    include_str!("../profiles/wd3200bekt.toml"),
+    include_str!("../profiles/wd5002abys.toml"),
+];
 
 /// The version of the format that this program reads.
 const SCHEMA: u32 = 1;
@@ -130,24 +152,29 @@ impl Profile {
 
     /// The profile of that name, with choices behind commas: `wd5002abys,cache=off,fresh`.
     pub fn named(choice: &str) -> Result<Profile, ProfileError> {
-        let mut words = choice.split(',');
-        let name = words.next().unwrap_or_default();
+        let (name, words) = choice.split_once(',').unwrap_or((choice, ""));
         let known = Profile::list();
         let found = known.iter().find(|profile| profile.name() == name);
-        let mut profile = found.cloned().ok_or_else(|| {
+        let profile = found.ok_or_else(|| {
             let names = known.iter().map(|profile| profile.name().to_owned()).collect();
             ProfileError::Unknown { name: name.to_owned(), names }
         })?;
-        for word in words {
+        profile.choose(words)
+    }
+
+    /// The same drive with choices, between commas: `cache=off,fresh`.
+    pub fn choose(&self, words: &str) -> Result<Profile, ProfileError> {
+        let mut setting = self.setting;
+        for word in words.split(',').filter(|word| !word.is_empty()) {
             match word {
-                "cache=on" => profile.setting.write_cache = true,
-                "cache=off" => profile.setting.write_cache = false,
-                "fresh" => profile.setting.condition = Condition::Fresh,
-                "used" => profile.setting.condition = Condition::Used,
+                "cache=on" => setting.write_cache = true,
+                "cache=off" => setting.write_cache = false,
+                "fresh" => setting.condition = Condition::Fresh,
+                "used" => setting.condition = Condition::Used,
                 _ => return Err(ProfileError::Choice(word.to_owned())),
             }
         }
-        Ok(profile)
+        Ok(self.with_setting(setting))
     }
 
     /// Its name on the command line.

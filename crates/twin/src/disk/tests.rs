@@ -16,7 +16,7 @@ fn with(numbers: &[(&str, f64)]) -> Profile {
 
 fn load(kind: Kind, pattern: Pattern, block_bytes: u64) -> Load {
     let range = 0..profile().size_bytes() / block_bytes * block_bytes;
-    Load { kind, pattern, block_bytes, range, clients: 1, flush: false }
+    Load { kind, pattern, block_bytes, range, clients: 1, flushes: 0 }
 }
 
 fn rate(profile: &Profile, cached: bool, load: &Load) -> f64 {
@@ -107,11 +107,11 @@ fn a_deeper_queue_brings_random_reads_because_the_order_is_free() {
 
 #[test]
 fn a_flush_waits_for_the_platters() {
-    let rewrite = Load { range: 0..4096, flush: true, ..load(Kind::Write, Pattern::Random, 4096) };
+    let rewrite = Load { range: 0..4096, flushes: 1, ..load(Kind::Write, Pattern::Random, 4096) };
     let per_second = rate(&profile(), true, &rewrite);
     // The same sector comes round once in a turn.
     close(per_second, 7200.0 / 60.0, 2.0);
-    let unflushed = rate(&profile(), true, &Load { flush: false, ..rewrite });
+    let unflushed = rate(&profile(), true, &Load { flushes: 0, ..rewrite });
     assert!(unflushed > 5_000.0, "{unflushed}");
 }
 

@@ -17,9 +17,9 @@ fn every_profile_of_the_program_can_be_read_and_found_by_name() {
 #[test]
 fn a_wrong_name_choice_or_number_is_told() {
     let message = |choice: &str| Profile::named(choice).unwrap_err().to_string();
-    assert!(message("wd").contains("wd5002abys"));
+    assert!(message("wd50").contains("wd5002abys"));
     assert!(message("wd5002abys,warm").contains("warm"));
-    let text = BUILT_IN[0];
+    let text = include_str!("../../profiles/wd5002abys.toml");
     let parsed = |text: &str| Profile::parse("mine.toml", text).unwrap_err().to_string();
     assert!(parsed(&text.replace("rpm =", "rpms =")).contains("mine.toml: rpm is missing"));
     assert!(parsed(&text.replace("kind = \"disk\"", "kind = \"tape\"")).contains("tape"));

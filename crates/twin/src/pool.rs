@@ -1,29 +1,28 @@
-//! Writes that a disk has taken into its cache and not yet brought to the platters.
+//! Writes that a drive or a controller has taken into its cache and not yet brought further.
 //!
 //! * Writes that touch become one run; runs never overlap.
 //! * The run that is being written has been taken out, but its bytes count until it is done.
-//! * Each run remembers its oldest write, so that a flush knows what it waits for.
+//! * Each run remembers its oldest write, so that a flush knows what it waits for, and a place,
+//!   whatever that is to its owner.
 
 use std::collections::BTreeMap;
 
-use super::geometry::Place;
-
 /// A run of bytes to be written.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Run {
-    pub(super) start: u64,
-    pub(super) end: u64,
+pub(crate) struct Run<P> {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
     /// Where its first byte lies.
-    pub(super) place: Place,
+    pub(crate) place: P,
     /// The number of its oldest write.
-    pub(super) oldest: u64,
+    pub(crate) oldest: u64,
 }
 
 /// See the head of the file.
 #[derive(Debug, Clone)]
-pub(super) struct Pool {
+pub(crate) struct Pool<P> {
     /// By their first byte.
-    runs: BTreeMap<u64, Run>,
+    runs: BTreeMap<u64, Run<P>>,
     /// Bytes of the runs and of what is being written.
     bytes: u64,
     /// Number of the latest write.
@@ -32,23 +31,23 @@ pub(super) struct Pool {
     runs_max: usize,
 }
 
-impl Pool {
-    pub(super) fn new(bytes_max: u64, runs_max: usize) -> Pool {
+impl<P: Copy> Pool<P> {
+    pub(crate) fn new(bytes_max: u64, runs_max: usize) -> Pool<P> {
         Pool { runs: BTreeMap::new(), bytes: 0, sequence: 0, bytes_max, runs_max }
     }
 
     /// The number of the latest write: what a flush covers.
-    pub(super) fn sequence(&self) -> u64 {
+    pub(crate) fn sequence(&self) -> u64 {
         self.sequence
     }
 
     /// The oldest write that is still waiting.
-    pub(super) fn oldest(&self) -> Option<u64> {
+    pub(crate) fn oldest(&self) -> Option<u64> {
         self.runs.values().map(|run| run.oldest).min()
     }
 
     /// Whether there is room for a write; an empty pool takes any.
-    pub(super) fn has_room(&self, at: u64, length: u64) -> bool {
+    pub(crate) fn has_room(&self, at: u64, length: u64) -> bool {
         if self.bytes == 0 {
             return true;
         }
@@ -57,12 +56,12 @@ impl Pool {
     }
 
     /// Whether all of the range waits here: a read of it needs no platter.
-    pub(super) fn holds(&self, start: u64, end: u64) -> bool {
+    pub(crate) fn holds(&self, start: u64, end: u64) -> bool {
         self.runs.range(..=start).next_back().is_some_and(|(_, run)| run.end >= end)
     }
 
     /// Takes a write. `place` says where a byte lies.
-    pub(super) fn put(&mut self, at: u64, length: u64, place: impl Fn(u64) -> Place) {
+    pub(crate) fn put(&mut self, at: u64, length: u64, place: impl Fn(u64) -> P) {
         self.sequence += 1;
         let (mut start, mut end, mut oldest) = (at, at + length, self.sequence);
         // Backwards from the end: runs do not overlap, so the first that ends before is the last
@@ -81,8 +80,8 @@ impl Pool {
     }
 
     /// The run that costs least to get at.
-    pub(super) fn nearest(&self, cost_ns: impl Fn(&Run) -> f64) -> Option<(Run, f64)> {
-        let mut best: Option<(&Run, f64)> = None;
+    pub(crate) fn nearest(&self, cost_ns: impl Fn(&Run<P>) -> f64) -> Option<(Run<P>, f64)> {
+        let mut best: Option<(&Run<P>, f64)> = None;
         for run in self.runs.values() {
             let cost_ns = cost_ns(run);
             if best.is_none_or(|(_, least_ns)| cost_ns < least_ns) {
@@ -92,12 +91,28 @@ impl Pool {
         best.map(|(run, cost_ns)| (*run, cost_ns))
     }
 
+    /// The first run at or behind that byte, else the first of all.
+    pub(crate) fn onward(&self, at: u64) -> Option<Run<P>> {
+        let next = self.runs.range(at..).next().or_else(|| self.runs.iter().next());
+        next.map(|(_, run)| *run)
+    }
+
+    /// Bytes that wait or are being written.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Runs that wait.
+    pub(crate) fn runs(&self) -> usize {
+        self.runs.len()
+    }
+
     /// Takes out up to `length_max` bytes from the front of a run, for writing.
-    pub(super) fn take(
+    pub(crate) fn take(
         &mut self,
-        run: &Run,
+        run: &Run<P>,
         length_max: u64,
-        place: impl Fn(u64) -> Place,
+        place: impl Fn(u64) -> P,
     ) -> (u64, u64) {
         let run = self.runs.remove(&run.start).expect("a run of this pool");
         let end = run.end.min(run.start + length_max);
@@ -108,11 +123,11 @@ impl Pool {
     }
 
     /// What was taken out has been written.
-    pub(super) fn written(&mut self, length: u64) {
+    pub(crate) fn written(&mut self, length: u64) {
         self.bytes -= length;
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.runs.clear();
         self.bytes = 0;
     }
@@ -122,9 +137,7 @@ impl Pool {
 mod tests {
     use super::*;
 
-    fn somewhere(_: u64) -> Place {
-        Place { turns: 0.0, stroke: 0.0 }
-    }
+    fn somewhere(_: u64) {}
 
     #[test]
     fn writes_that_touch_become_one_run() {
