@@ -102,12 +102,15 @@ pub struct Summary {
     pub median_error: Option<f64>,
 }
 
+/// Plays rows on a twin: a figure for each that it can answer.
+type Play = fn(&Profile, &[&Row]) -> Vec<(String, f64)>;
+
 /// A part of the work: rows that are played on one drive without a break.
 struct Work<'a> {
     /// The twin and its condition.
     choice: &'static str,
     rows: Vec<&'a Row>,
-    play: fn(&Profile, &[&Row]) -> Vec<(String, f64)>,
+    play: Play,
 }
 
 /// Compares the rows of one publication, or of all with `None`. `done` hears how many parts are

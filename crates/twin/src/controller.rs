@@ -151,10 +151,8 @@ impl Controller {
         while index < self.open.len() {
             match self.open[index].stage {
                 Stage::Coming(ns) if ns <= self.now_ns => self.arrived(index),
-                Stage::Fetching { until } => {
-                    if self.lines.holds(self.open[index].at, until) {
-                        self.command_ended(index, until, true);
-                    }
+                Stage::Fetching { until } if self.lines.holds(self.open[index].at, until) => {
+                    self.command_ended(index, until, true);
                 }
                 Stage::Crowded => self.arrived(index),
                 Stage::Flushing(covered) if !self.owes(covered) => {

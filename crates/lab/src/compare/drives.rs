@@ -33,9 +33,7 @@ pub fn device(row: &Row) -> Option<&str> {
         "mf-ratio-sata" => return None,
         _ => {}
     }
-    if load(row, 1 << 40).is_none() {
-        return None;
-    }
+    load(row, 1 << 40)?;
     row.device.as_deref()
 }
 
