@@ -138,6 +138,20 @@ mod cage {
         StrictWithoutFlush,
         /// Class cache: a clean copy is written in place, and stays clean.
         CopyWrittenClean,
+        /// Class cache: a copy is called clean before what it was made of is durable.
+        OriginalNotFlushed,
+        /// Write-through: a flush ends when the fast drive has everything.
+        ThroughLikeBack,
+        /// Write-through: the slow drive is not told what is a hole and what is not.
+        HolesNotMirrored,
+        /// Write-through begins before everything is at home.
+        SwitchedBeforeHome,
+        /// Write-through: what only the log has is not kept in memory.
+        NothingKept,
+        /// The slow drive goes on alone, and does not say so.
+        AloneUntold,
+        /// The slow drive alone fills a hole in part, over what its slot held before.
+        HoleOverGarbage,
         /// The parts of a request in the log do not wait for its parts in fresh slots.
         PartsOutOfOrder,
         /// Marks of doubt are not written with the changes they are about.

@@ -11,7 +11,9 @@
 
 use std::rc::Rc;
 
-use crate::address::Tier;
+use io::Buf;
+
+use crate::address::{Lsn, Tier};
 use crate::canary::canary;
 use crate::doubts::Vouch;
 use crate::error::{Error, Poison};
@@ -94,7 +96,7 @@ pub(crate) async fn vouch(shared: &Rc<Shared>, which: Vouch) -> Result<(), Error
 }
 
 /// Writes every dirty page.
-async fn write_all_pages(shared: &Rc<Shared>) -> Result<(), Error> {
+pub(crate) async fn write_all_pages(shared: &Rc<Shared>) -> Result<(), Error> {
     while shared.state.borrow().map.dirty_pages() > 0 {
         write_pages(shared).await?;
     }
@@ -106,6 +108,22 @@ pub(crate) async fn write_superblock(
     shared: &Shared,
     change: impl FnOnce(&mut Superblock),
 ) -> Result<(), Error> {
+    write_superblock_of(shared, false, change).await
+}
+
+/// Writes both superblocks, changed, the slow drive's first.
+pub(crate) async fn write_superblocks(
+    shared: &Shared,
+    change: impl FnOnce(&mut Superblock),
+) -> Result<(), Error> {
+    write_superblock_of(shared, true, change).await
+}
+
+async fn write_superblock_of(
+    shared: &Shared,
+    both: bool,
+    change: impl FnOnce(&mut Superblock),
+) -> Result<(), Error> {
     // One writer at a time: the later one must know what the earlier one wrote.
     let _turn = shared.superblock_turn.enter(1).await;
     let mut superblock = shared.superblock.borrow().clone();
@@ -114,7 +132,7 @@ pub(crate) async fn write_superblock(
     superblock.sequence += 1;
     let before = superblock.state;
     change(&mut superblock);
-    let both = superblock.state != before;
+    let both = both || superblock.state != before;
     let outcome = async {
         if both {
             superblock.role = Tier::Slow;
@@ -136,9 +154,9 @@ pub(crate) async fn write_superblock(
 }
 
 /// Writes one step of dirty pages to both drives and makes them durable.
-async fn write_pages(shared: &Rc<Shared>) -> Result<(), Error> {
+pub(crate) async fn write_pages(shared: &Rc<Shared>) -> Result<(), Error> {
     // Encoded before the flush, so that they hold exactly the changes before this LSN.
-    let encoded: Vec<_> = {
+    let (lsn, encoded): (Lsn, Vec<_>) = {
         let mut state = shared.state.borrow_mut();
         // A change that joined the open record later would share an LSN with what the page holds,
         // and replay would take it for contained.
@@ -149,7 +167,7 @@ async fn write_pages(shared: &Rc<Shared>) -> Result<(), Error> {
         let pages = state.map.take_dirty(PAGES_PER_STEP);
         let tag = shared.superblock.borrow().volume_tag();
         let mut entries = Vec::new();
-        pages
+        let encoded = pages
             .into_iter()
             .map(|page| {
                 let mut buf = shared.io.pool().take(PAGE_BYTES);
@@ -158,7 +176,8 @@ async fn write_pages(shared: &Rc<Shared>) -> Result<(), Error> {
                 let copy = state.map.older_copy(page);
                 (page, if canary!(PageOverNewerCopy) { 1 - copy } else { copy }, buf)
             })
-            .collect()
+            .collect();
+        (lsn, encoded)
     };
     if !canary!(PagesBeforeChanges) {
         flush_all(shared).await?;
@@ -166,9 +185,16 @@ async fn write_pages(shared: &Rc<Shared>) -> Result<(), Error> {
     marks::hit(Mark::MapPagesWritten);
     let mut under_way = Vec::with_capacity(encoded.len() * 2);
     let mut written = Vec::with_capacity(encoded.len());
+    let homeward = shared.state.borrow().homeward;
+    let mut third = Vec::new();
     for (page, copy, buf) in encoded {
         let mut second = shared.io.pool().take(PAGE_BYTES);
         second.copy_from_slice(&buf);
+        if homeward {
+            let mut again = shared.io.pool().take(PAGE_BYTES);
+            again.copy_from_slice(&buf);
+            third.push((page, 1 - copy, again));
+        }
         for (drive, buf) in [(&shared.fast, buf), (&shared.slow, second)] {
             if drive.tier() == Tier::Slow && canary!(PagesNotOnSlow) {
                 continue;
@@ -194,9 +220,36 @@ async fn write_pages(shared: &Rc<Shared>) -> Result<(), Error> {
         shared.poison(Poison::by("writing the map failed", error.clone()));
         return Err(error.into());
     }
+    if let Err(error) = write_other_copies(shared, third).await {
+        shared.poison(Poison::by("writing the map failed", error.clone()));
+        return Err(error);
+    }
     let mut state = shared.state.borrow_mut();
     for (page, copy) in written {
         state.map.set_newer_copy(page, copy);
+        if state.unmirrored.get(&page).is_some_and(|changed| *changed < lsn) {
+            state.unmirrored.remove(&page);
+        }
     }
     Ok(())
+}
+
+/// In write-through the slow drive's other copies become the same, once the first are durable: if it
+/// is all that is left, and one copy is torn, the other is right whichever it was.
+async fn write_other_copies(shared: &Shared, pages: Vec<(u64, u64, Buf)>) -> Result<(), Error> {
+    if pages.is_empty() {
+        return Ok(());
+    }
+    let writes: Vec<_> = pages
+        .into_iter()
+        .map(|(page, copy, buf)| {
+            shared.slow.write(shared.geometry.map_page_position(Tier::Slow, page, copy), buf)
+        })
+        .collect();
+    let mut outcome = Ok(());
+    for write in writes {
+        outcome = outcome.and(write.await.1);
+    }
+    outcome?;
+    Ok(shared.slow.flush().await?)
 }

@@ -58,7 +58,7 @@ impl Shared {
         self.flushed
             .until(|| {
                 let mut state = self.state.borrow_mut();
-                if let Some(cause) = &state.poisoned {
+                if let Some(cause) = state.stopped() {
                     return Some(Err(Error::Poisoned(cause.clone())));
                 }
                 if enough(&state, self.io.now_ns()) {
@@ -112,6 +112,11 @@ pub(crate) async fn run(shared: Rc<Shared>) {
 pub(crate) async fn set_mode(shared: &Rc<Shared>, mode: FlushMode) -> Result<(), Error> {
     let _alone = shared.mode_turn.enter(1).await;
     shared.unpoisoned()?;
+    if mode != FlushMode::Strict && shared.state.borrow().homeward {
+        let text = "a write-through cache brings home what a flush covers, which deferred durability \
+                    does not: set mode=writeback first";
+        return Err(Error::Unsuitable(text.into()));
+    }
     let was = shared.state.borrow().exposure.mode();
     if mode == FlushMode::Strict {
         // Flushes are true from now on, but order must be kept until what was only ordered is

@@ -28,7 +28,11 @@ pub(crate) async fn look_at_suspects(shared: &Shared) {
         if let Err(error) = answer {
             let why = format!("it stopped answering: {error}");
             drive.declare_gone(why.clone());
-            shared.state.borrow_mut().lose_drive(tier, why.clone());
+            // In write-through the slow drive goes on; then this is said there.
+            let goes_on = tier == Tier::Fast && shared.state.borrow().through;
+            if !goes_on {
+                shared.state.borrow_mut().lose_drive(tier, why.clone());
+            }
             let path = &drive.info().path;
             shared.poison(format!("the {tier} drive {path} is gone: {why}"));
         }

@@ -41,6 +41,8 @@ enum Target {
     InPlace(Home),
     /// Into a new home as a whole, over what `base` holds (nothing: zeros).
     Whole { home: Home, base: Option<Home> },
+    /// Into the clean copy and what it was made of, which stays so.
+    Both { copy: Home, own: Home },
     /// Nowhere: all of it is zeros.
     Hole,
 }
@@ -154,7 +156,9 @@ fn plan(state: &mut State) -> Plan {
         jobs.push(Job { extent, target, planned: mapping.home(), blocks });
     }
     jobs.sort_by_key(|job| match job.target {
-        Target::InPlace(home) | Target::Whole { home, .. } => (Some(home), job.extent),
+        Target::InPlace(home) | Target::Whole { home, .. } | Target::Both { own: home, .. } => {
+            (Some(home), job.extent)
+        }
         Target::Hole => (None, job.extent),
     });
     Plan { jobs, before, young, starved }
@@ -170,6 +174,7 @@ fn choose(state: &mut State, extent: ExtentId, blocks: &[(u64, Logged)]) -> Opti
         // A hot extent takes the occasion to move up: its data passes through here anyway.
         Some(base)
             if base.tier == Tier::Slow
+                && !state.homeward
                 && state.policy.is_hot(extent)
                 && !state.unreadable.contains(&extent)
                 && state.slots[0].free() > state.fast_reserve() =>
@@ -180,6 +185,9 @@ fn choose(state: &mut State, extent: ExtentId, blocks: &[(u64, Logged)]) -> Opti
         // A copy with a bad sector is given up for the slow drive's own.
         Some(_) if state.bad_copies.contains(&extent) && state.map.get(extent).is_clean() => {
             state.geometry.own_slot(extent).map(Target::InPlace)
+        }
+        Some(copy) if state.homeward && state.map.get(extent).is_clean() => {
+            state.geometry.own_slot(extent).map(|own| Target::Both { copy, own })
         }
         Some(home) => Some(Target::InPlace(home)),
     }
@@ -204,7 +212,8 @@ async fn copy(shared: &Rc<Shared>, jobs: &[Job]) -> Result<Vec<bool>, Error> {
         if job.target == Target::Hole {
             continue;
         }
-        for (first, run) in log_runs(&job.blocks) {
+        let logged = blocks_to_read(&shared.state.borrow(), job);
+        for (first, run) in log_runs(&logged) {
             let position = shared.state.borrow().log.position(run[0].0);
             let buf = shared.io.pool().take(run.len() * BLOCK);
             reads.push((index, first, run, shared.fast.read(position, buf)));
@@ -254,6 +263,9 @@ async fn copy(shared: &Rc<Shared>, jobs: &[Job]) -> Result<Vec<bool>, Error> {
         image[first as usize * BLOCK..][..data.len()].copy_from_slice(&data);
     }
     for (job, image) in jobs.iter().zip(&mut images) {
+        if let Some(image) = image.as_mut() {
+            take_kept(&shared.state.borrow(), job, image);
+        }
         for (n, version) in &job.blocks {
             if let (Logged::Zero { .. }, Some(image)) = (version, image.as_mut())
                 && !canary!(DestageSkipsZeros)
@@ -269,6 +281,26 @@ async fn copy(shared: &Rc<Shared>, jobs: &[Job]) -> Result<Vec<bool>, Error> {
     }
     write_targets(shared, jobs, images, &done).await?;
     Ok(done)
+}
+
+/// The blocks whose data is not in memory.
+fn blocks_to_read(state: &State, job: &Job) -> Vec<(u64, Logged)> {
+    let start = job.extent.0 * state.geometry.extent_blocks();
+    let in_memory = |n: u64| state.kept.get(BlockId(start + n)).is_some();
+    job.blocks.iter().filter(|(n, _)| !in_memory(*n)).copied().collect()
+}
+
+/// Copies what is in memory into the image. A block may have been written anew since the plan: then
+/// its newer data goes home early, which is not durable yet, so it is left out.
+fn take_kept(state: &State, job: &Job, image: &mut Buf) {
+    let start = job.extent.0 * state.geometry.extent_blocks();
+    for (n, version) in &job.blocks {
+        if let Logged::Data { .. } = version
+            && let Some(bytes) = state.kept.get(BlockId(start + n))
+        {
+            image[*n as usize * BLOCK..][..BLOCK].copy_from_slice(bytes);
+        }
+    }
 }
 
 /// The block's data in the log is damaged. A mark takes its place, so that the rest of its record
@@ -346,6 +378,19 @@ async fn write_targets(
                     writes.push(shared.drive(home.tier).write(at, piece));
                 }
             }
+            Target::Both { copy, own } => {
+                for home in [own, copy] {
+                    touched[home.tier.index()] = true;
+                    for (first, count) in block_runs(&job.blocks) {
+                        let start = first as usize * BLOCK;
+                        let bytes = &image[start..start + count as usize * BLOCK];
+                        let mut piece = shared.io.pool().take(bytes.len());
+                        piece.copy_from_slice(bytes);
+                        let at = shared.position(home) + start as u64;
+                        writes.push(shared.drive(home.tier).write(at, piece));
+                    }
+                }
+            }
             Target::Hole => {}
         }
     }
@@ -391,15 +436,16 @@ fn settle(shared: &Shared, jobs: &[Job], done: &[bool], before: Lsn) {
             release(state, job);
             continue;
         }
-        let home = match job.target {
-            Target::InPlace(home) | Target::Whole { home, .. } => Some(home),
-            Target::Hole => None,
+        let (home, clean) = match job.target {
+            Target::InPlace(home) | Target::Whole { home, .. } => (Some(home), false),
+            Target::Both { copy, .. } => (Some(copy), true),
+            Target::Hole => (None, false),
         };
         let extent = job.extent;
-        let entry = Entry::Destaged { extent, entry: encode_entry(home, false), before };
+        let entry = Entry::Destaged { extent, entry: encode_entry(home, clean), before };
         let lsn = state.log.append_entry(shared.io.pool(), &entry);
-        if home != job.planned || mapping.is_clean() {
-            state.replace_home(extent, home, false, lsn);
+        if home != job.planned || mapping.is_clean() != clean {
+            state.replace_home(extent, home, clean, lsn);
         }
         state.map.mark_moving(extent, false);
         let mut left = false;
@@ -407,7 +453,7 @@ fn settle(shared: &Shared, jobs: &[Job], done: &[bool], before: Lsn) {
             match state.log.lookup(block) {
                 Some(Logged::Lost { .. }) => left = true,
                 Some(version) if version.lsn() < before || canary!(DestageForgetsNewer) => {
-                    state.log.forget(block);
+                    state.forget_block(block);
                 }
                 Some(_) => {
                     marks::hit(Mark::DestageOvertaken);
@@ -422,6 +468,7 @@ fn settle(shared: &Shared, jobs: &[Job], done: &[bool], before: Lsn) {
         }
         marks::hit(match job.target {
             Target::InPlace(_) => Mark::DestagedInPlace,
+            Target::Both { .. } => Mark::DestagedToBoth,
             Target::Whole { base: None, .. } => Mark::DestagedToNewHome,
             Target::Whole { .. } => Mark::DestagedUp,
             Target::Hole => Mark::DestagedToHole,

@@ -30,6 +30,8 @@ struct DriveInner {
     traffic: Cell<DriveUse>,
     first_error: RefCell<Option<IoError>>,
     suspect: Cell<bool>,
+    /// A write or a flush failed.
+    failed: Cell<bool>,
     /// The superblock copy that is damaged or older: it is overwritten first, so that a cut
     /// meanwhile leaves the other, also when an earlier cut had torn one.
     stale_copy: usize,
@@ -99,6 +101,7 @@ impl Drive {
             traffic: Cell::default(),
             first_error: RefCell::default(),
             suspect: Cell::default(),
+            failed: Cell::default(),
             stale_copy,
             flushes_begun: Cell::default(),
             flushes_under_way: RefCell::default(),
@@ -154,7 +157,7 @@ impl Drive {
             traffic.reads += 1;
             traffic.read_bytes += buf.len() as u64;
         });
-        self.transfer(buf, |device, buf| device.read(at, buf))
+        self.transfer(buf, false, |device, buf| device.read(at, buf))
     }
 
     /// Submits a write.
@@ -163,7 +166,7 @@ impl Drive {
             traffic.writes += 1;
             traffic.write_bytes += buf.len() as u64;
         });
-        self.transfer(buf, |device, buf| device.write(at, buf))
+        self.transfer(buf, true, |device, buf| device.write(at, buf))
     }
 
     /// Submits a flush. It ends when all have ended that were under way beside it, and well only
@@ -177,7 +180,7 @@ impl Drive {
             Some(device) => Pending::UnderWay(device.flush()),
             None => Pending::Refused(None),
         };
-        let command: Watched<Command> = Watched { drive: self.clone(), operation };
+        let command: Watched<Command> = Watched { drive: self.clone(), operation, writes: true };
         async move {
             let outcome = command.await;
             let drive = under_way.drive.clone();
@@ -203,13 +206,14 @@ impl Drive {
     fn transfer(
         &self,
         buf: Buf,
+        writes: bool,
         submit: impl FnOnce(&Device, Buf) -> Transfer,
     ) -> Watched<Transfer> {
         let operation = match self.device() {
             Some(device) => Pending::UnderWay(submit(device, buf)),
             None => Pending::Refused(Some(buf)),
         };
-        Watched { drive: self.clone(), operation }
+        Watched { drive: self.clone(), operation, writes }
     }
 
     fn refusal(&self) -> IoError {
@@ -234,7 +238,13 @@ impl Drive {
         self.0.suspect.set(false);
     }
 
-    fn note(&self, error: &IoError) {
+    /// Whether what was written to it may be missing, or it is gone.
+    pub fn has_failed(&self) -> bool {
+        self.0.failed.get() || self.0.gone.borrow().is_some()
+    }
+
+    fn note(&self, error: &IoError, writes: bool) {
+        self.0.failed.set(self.0.failed.get() || writes);
         self.0.suspect.set(true);
         self.count(|traffic| traffic.errors += 1);
         self.0.first_error.borrow_mut().get_or_insert_with(|| error.clone());
@@ -246,6 +256,7 @@ impl Drive {
 pub(crate) struct Watched<F> {
     drive: Drive,
     operation: Pending<F>,
+    writes: bool,
 }
 
 enum Pending<F> {
@@ -266,7 +277,7 @@ impl Future for Watched<Transfer> {
             }
         };
         if let Poll::Ready((_, Err(error))) = &polled {
-            self.drive.note(error);
+            self.drive.note(error, self.writes);
         }
         polled
     }
@@ -281,7 +292,7 @@ impl Future for Watched<Command> {
             Pending::Refused(_) => return Poll::Ready(Err(self.drive.refusal())),
         };
         if let Poll::Ready(Err(error)) = &polled {
-            self.drive.note(error);
+            self.drive.note(error, self.writes);
         }
         polled
     }

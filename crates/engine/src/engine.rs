@@ -9,15 +9,17 @@ use io::{
 };
 
 use crate::address::{BLOCK_BYTES, BlockId, ExtentId, Lsn, Tier};
+use crate::cache_mode::CacheMode;
 use crate::canary::canary;
 use crate::checkpoint::{checkpoint, vouch, write_superblock};
 use crate::doubts::{self, Vouch};
 use crate::drive::Drive;
-use crate::error::Error;
+use crate::error::{Error, Poison};
 use crate::exposure::Exposure;
 use crate::flush::{flush_all, flush_for_client};
 use crate::flush_mode::FlushMode;
 use crate::format::superblock::{DOUBT_PAGE, State as Left, Superblock};
+use crate::geometry::Class;
 use crate::log::waits::WrittenWaits;
 use crate::log::{Logged, writer};
 use crate::loss::{self, LostRange};
@@ -28,7 +30,7 @@ use crate::shared::Shared;
 use crate::state::State;
 use crate::status::{DriveStatus, Exposed, LogStatus, Status};
 use crate::superblocks::{self, Found, Shorter, judge_alone, judge_pair};
-use crate::{deferred, janitor, read, verify, write, zero};
+use crate::{alone, deferred, homing, janitor, read, verify, write, zero};
 
 /// Largest buffer one call takes: a large record, and what keeps one request from holding up
 /// others.
@@ -107,7 +109,11 @@ impl Engine {
         let started_ns = io.now_ns();
         let Members { drives: [fast, slow], pair, damage } = identify(io, members, options).await?;
         let gone = [&fast, &slow].into_iter().find(|drive| drive.gone().is_some());
-        let read_only = options.read_only || options.rescue || gone.is_some();
+        // In write-through the slow drive has everything, and goes on for writing too.
+        let through =
+            pair[0].geometry.class == Class::Cache && pair[0].cache_mode == CacheMode::WriteThrough;
+        let goes_on = through && fast.gone().is_some() && slow.gone().is_none();
+        let read_only = options.read_only || options.rescue || gone.is_some() && !goes_on;
         if !read_only && !pair[0].may_write() {
             return Err(Error::Superblock {
                 path: fast.info().path.clone(),
@@ -133,7 +139,7 @@ impl Engine {
         }
         if let Some(drive) = gone {
             let loss = state.loss.as_ref().map(|loss| loss.summary.clone()).unwrap_or_default();
-            if !options.degraded && !options.rescue {
+            if !options.degraded && !options.rescue && !goes_on {
                 let (tier, path) = (drive.tier(), &drive.info().path);
                 let why = drive.gone().unwrap_or_default();
                 let problem = format!(
@@ -148,11 +154,17 @@ impl Engine {
             let survivor = if fast.gone().is_some() { &slow } else { &fast };
             superblocks::write(io, survivor, &superblock).await?;
         }
-        if !read_only {
+        let alone = state.is_alone();
+        if alone && !read_only {
+            // All that needs the fast drive stands still.
+            let why = fast.gone().unwrap_or_default();
+            state.poisoned = Some(why.into());
+        } else if !read_only {
             superblock = begin_session(io, &fast, &slow, &pair, &mut state).await?;
         }
         state.recovery.duration_ns = io.now_ns() - started_ns;
         state.exposure = Exposure::new(superblock.flush_mode);
+        state.homeward = through;
         let shared = Rc::new(Shared {
             io: io.clone(),
             fast,
@@ -170,17 +182,31 @@ impl Engine {
             janitor_work: WaitList::new(),
             flush_work: WaitList::new(),
             superblock_turn: Gate::new(1),
+            background: Gate::new(1),
+            alone_turn: Gate::new(1),
             mode_turn: Gate::new(1),
             ended: WaitList::new(),
             janitor_ended: Cell::new(false),
             drain_waiters: Cell::new(0),
         });
-        if !read_only {
-            io.spawn(writer::run(shared.clone()));
-            io.spawn(janitor::run(shared.clone()));
-            io.spawn(deferred::run(shared.clone()));
+        if read_only {
+            return Ok(Engine(shared));
         }
-        Ok(Engine(shared))
+        if alone {
+            alone::ready(&shared).await?;
+            return Ok(Engine(shared));
+        }
+        io.spawn(writer::run(shared.clone()));
+        io.spawn(janitor::run(shared.clone()));
+        io.spawn(deferred::run(shared.clone()));
+        let engine = Engine(shared);
+        if through && let Err(error) = homing::begin(&engine.0).await {
+            engine.0.poison(Poison::by("bringing home what the log has failed", error.clone()));
+            engine.0.state.borrow_mut().closed = true;
+            engine.0.log_work.wake_all();
+            return Err(error);
+        }
+        Ok(engine)
     }
 
     /// Closes the volume in order: waits for requests under way, makes everything durable, writes
@@ -199,6 +225,9 @@ impl Engine {
             shared.ended.until(|| shared.state.borrow().closed.then_some(())).await;
             return shared.unpoisoned();
         }
+        if shared.is_alone() {
+            return self.close_alone().await;
+        }
         if let Err(error) = shared.unpoisoned() {
             // Nothing more can be made durable; the writer has nothing left to do.
             shared.state.borrow_mut().closed = true;
@@ -211,6 +240,12 @@ impl Engine {
         shared.janitor_work.wake_all();
         shared.janitor_work.until(|| shared.janitor_ended.get().then_some(())).await;
         let outcome = self.settle_all().await;
+        if outcome.is_err() {
+            shared.leave_failed_fast();
+            if shared.is_alone() {
+                return self.end_alone().await;
+            }
+        }
         shared.state.borrow_mut().closed = true;
         shared.log_work.wake_all();
         shared.flush_work.wake_all();
@@ -218,8 +253,27 @@ impl Engine {
         outcome
     }
 
+    /// As [`Engine::close`], of the slow drive alone.
+    async fn close_alone(&self) -> Result<(), Error> {
+        let shared = &self.0;
+        shared.state.borrow_mut().closing = true;
+        shared.ended.until(|| (shared.state.borrow().requests_under_way == 0).then_some(())).await;
+        self.end_alone().await
+    }
+
+    async fn end_alone(&self) -> Result<(), Error> {
+        let shared = &self.0;
+        let outcome = alone::close(shared).await;
+        shared.state.borrow_mut().closed = true;
+        for list in [&shared.log_work, &shared.flush_work, &shared.ended] {
+            list.wake_all();
+        }
+        outcome
+    }
+
     async fn settle_all(&self) -> Result<(), Error> {
         let shared = &self.0;
+        homing::end(shared).await?;
         flush_all(shared).await?;
         vouch(shared, Vouch::Everything).await?;
         checkpoint(shared).await?;
@@ -242,6 +296,25 @@ impl Engine {
         deferred::set_mode(&self.0, mode).await
     }
 
+    /// Changes when writes are on the slow drive, now and for later openings. Into write-through it
+    /// returns when everything is there.
+    ///
+    /// # Errors
+    /// `Unsuitable` for a volume of another class, or in deferred durability; when the volume takes
+    /// no writes, or a device fails.
+    pub async fn set_cache_mode(&self, mode: CacheMode) -> Result<(), Error> {
+        if self.0.read_only {
+            return Err(Error::ReadOnly);
+        }
+        if self.0.is_alone() {
+            let text = "the fast drive is gone: there is nothing to set a mode for";
+            return Err(Error::Unsuitable(text.into()));
+        }
+        self.0.alive()?;
+        let _request = Request::begin(&self.0);
+        homing::set_mode(&self.0, mode).await
+    }
+
     /// What can be seen of the volume now.
     pub fn status(&self) -> Status {
         let shared = &self.0;
@@ -262,14 +335,25 @@ impl Engine {
             }
         };
         let counters = &state.counters;
+        let dirty_extents = match shared.geometry.class {
+            Class::Cache => state.map.on_fast_alone(),
+            Class::Span => 0,
+        };
         Status {
             name: superblock.name.clone(),
             volume_id: superblock.volume_id,
             generation: superblock.generation,
             geometry: shared.geometry.clone(),
             read_only: shared.read_only,
-            poisoned: state.poisoned.clone(),
-            loss: state.loss.as_ref().map(|loss| loss.summary.clone()),
+            poisoned: state.stopped().cloned(),
+            cache_mode: (shared.geometry.class == Class::Cache).then_some(superblock.cache_mode),
+            alone: state.is_alone() && !shared.read_only,
+            dirty_bytes: state.dirty_bytes() + dirty_extents * shared.geometry.extent_bytes,
+            loss: state
+                .loss
+                .as_ref()
+                .filter(|_| !state.is_alone() || shared.read_only)
+                .map(|loss| loss.summary.clone()),
             drives: [drive(Tier::Fast), drive(Tier::Slow)],
             reads: counters.reads,
             writes: counters.writes,
@@ -321,8 +405,14 @@ impl Engine {
             if self.0.read_only {
                 return Err(Error::ReadOnly);
             }
-            self.0.alive()?;
-        } else if self.0.state.borrow().closing {
+            if !self.0.is_alone() {
+                return self.0.alive();
+            }
+            if let Some(failed) = self.0.state.borrow().stopped() {
+                return Err(Error::Poisoned(failed.clone()));
+            }
+        }
+        if self.0.state.borrow().closing {
             return Err(Error::Poisoned("it was closed".to_owned().into()));
         }
         Ok(())
@@ -610,7 +700,11 @@ impl Volume for Engine {
                 let block = BlockId(cursor / BLOCK_BYTES);
                 let place = match state.log.lookup(block) {
                     Some(Logged::Lost { .. }) => Place::Lost,
-                    Some(Logged::Data { .. }) if state.is_gone(Tier::Fast) => Place::Lost,
+                    Some(Logged::Data { .. })
+                        if state.is_gone(Tier::Fast) && !alone::is_kept(&state, block) =>
+                    {
+                        Place::Lost
+                    }
                     Some(Logged::Data { .. }) => Place::Log,
                     Some(Logged::Zero { .. }) => Place::Hole,
                     None => home,

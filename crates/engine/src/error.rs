@@ -41,6 +41,8 @@ pub enum Error {
     Damaged(String),
     /// The volume stopped itself after a failed write or flush.
     Poisoned(Poison),
+    /// The volume is not of the kind that this can be done with; nothing was changed.
+    Unsuitable(String),
     /// The volume was opened read-only.
     ReadOnly,
     /// A drive is gone, and to go on without it was not asked for; nothing was changed.
@@ -103,9 +105,10 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Device(error) => write!(f, "{error}"),
-            Error::Geometry(text) | Error::Mismatch(text) | Error::Damaged(text) => {
-                f.write_str(text)
-            }
+            Error::Geometry(text)
+            | Error::Mismatch(text)
+            | Error::Damaged(text)
+            | Error::Unsuitable(text) => f.write_str(text),
             Error::Unfit { problem, .. } => f.write_str(problem),
             Error::NotAMember { path, found } => {
                 write!(f, "{path} is not part of a bimetal volume: {found}")

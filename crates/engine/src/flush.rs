@@ -1,10 +1,14 @@
 //! Making durable: one fast-drive flush for all that was written, shared by all who ask at once.
 
+use std::rc::Rc;
+
 use crate::address::Tier;
+use crate::alone;
 use crate::canary::canary;
 use crate::deferred::order_for_client;
 use crate::doubts;
 use crate::error::{Error, Poison};
+use crate::homing::flush_through;
 use crate::marks::{self, Mark};
 use crate::shared::Shared;
 
@@ -17,7 +21,22 @@ const GATHER_NS_MAX: u64 = 500_000;
 
 /// A client's flush: everything its completed requests wrote is durable afterwards. Sends nothing
 /// when no client's write is unflushed.
-pub(crate) async fn flush_for_client(shared: &Shared) -> Result<(), Error> {
+pub(crate) async fn flush_for_client(shared: &Rc<Shared>) -> Result<(), Error> {
+    if !shared.is_alone() {
+        let through = shared.state.borrow().through;
+        let outcome = match through {
+            true => flush_through(shared).await,
+            false => flush_fast(shared).await,
+        };
+        if outcome.is_ok() || !shared.is_alone() {
+            return outcome;
+        }
+    }
+    alone::flush(shared).await
+}
+
+/// Makes everything durable that completed requests have written, wherever they wrote it.
+async fn flush_fast(shared: &Shared) -> Result<(), Error> {
     shared.unpoisoned()?;
     if canary!(FlushNotSent) {
         return Ok(());

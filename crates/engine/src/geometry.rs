@@ -229,6 +229,16 @@ pub fn plan(
         return refuse(problem);
     }
     let extent = options.extent_bytes;
+    if options.class == Class::Cache
+        && options.cache_mode == CacheMode::WriteThrough
+        && options.flush_mode != FlushMode::Strict
+    {
+        return refuse(
+            "a write-through cache brings home what a flush covers, which deferred durability does \
+             not: choose strict durability, or a write-back cache"
+                .into(),
+        );
+    }
     if !extent.is_power_of_two() || !(64 * KIB..=4 * MIB).contains(&extent) {
         return refuse(format!(
             "extent size {} is not a power of two from 64K to 4M (128K is the default)",

@@ -65,6 +65,10 @@ pub(crate) async fn run(shared: Rc<Shared>) {
         {
             work = Work::Rest(failed_at + RETRY_NS);
         }
+        let turn = match work {
+            Work::Stop | Work::Rest(_) | Work::Doze(_) => None,
+            _ => Some(shared.background.enter(1).await),
+        };
         let outcome = match work {
             Work::Stop => break,
             Work::Rest(until_ns) => {
@@ -78,6 +82,7 @@ pub(crate) async fn run(shared: Rc<Shared>) {
             Work::Destage => match drain(&shared, destage(&shared)).await {
                 Ok(Progress::None) => {
                     // Held up by requests under way: let them end.
+                    drop(turn);
                     let soon = shared.io.now_ns() + HELD_UP_NS;
                     rest(&shared, Some(soon), Rest::UntilIdle).await;
                     Ok(())
@@ -93,6 +98,7 @@ pub(crate) async fn run(shared: Rc<Shared>) {
                     // something.
                     let now_ns = shared.io.now_ns();
                     let doze_until = doze_until(&shared.state.borrow(), now_ns);
+                    drop(turn);
                     rest(&shared, doze_until, Rest::UntilWoken).await;
                     Ok(())
                 }
@@ -102,6 +108,7 @@ pub(crate) async fn run(shared: Rc<Shared>) {
         match outcome {
             Ok(()) => failed_at = None,
             Err(error) => {
+                shared.leave_failed_fast();
                 if work != Work::Move {
                     note_failure(&shared, error);
                 }

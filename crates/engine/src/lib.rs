@@ -5,6 +5,8 @@
 
 mod accesses;
 mod address;
+mod alone;
+mod attach_cache;
 mod cache_mode;
 pub mod canary;
 mod check;
@@ -26,7 +28,9 @@ pub mod format;
 mod geometry;
 mod guards;
 mod heat;
+mod homing;
 mod janitor;
+mod kept;
 mod line;
 mod log;
 mod loss;
@@ -49,6 +53,7 @@ mod write;
 mod zero;
 
 pub use address::{BLOCK_BYTES, BlockId, ExtentId, Home, Lsn, SlotId, Tier};
+pub use attach_cache::{attach_cache, can_attach_cache};
 pub use cache_mode::CacheMode;
 pub use check::{CheckReport, check};
 pub use create::{Identity, Inspection, create, destroy, inspect};

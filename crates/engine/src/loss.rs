@@ -103,7 +103,9 @@ fn visit_pieces(
                 None => at_home,
                 Some(Logged::Zero { .. }) => (false, None),
                 Some(Logged::Lost { .. }) => (true, Some(LossCause::Damaged)),
-                Some(Logged::Data { .. }) if state.is_gone(Tier::Fast) => {
+                Some(Logged::Data { .. })
+                    if state.is_gone(Tier::Fast) && state.kept.get(block).is_none() =>
+                {
                     (true, Some(LossCause::LivedThere))
                 }
                 Some(Logged::Data { .. }) => (true, None),

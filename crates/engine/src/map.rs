@@ -67,6 +67,7 @@ pub(crate) struct Map {
     /// Which copy of each page is the newer, a bit each.
     newer_copy: Vec<u64>,
     mapped: u64,
+    on_fast_alone: u64,
 }
 
 impl Map {
@@ -79,6 +80,7 @@ impl Map {
             writing: BTreeSet::new(),
             newer_copy: vec![0; pages.div_ceil(64) as usize],
             mapped: 0,
+            on_fast_alone: 0,
         }
     }
 
@@ -89,6 +91,11 @@ impl Map {
     /// Extents with a home.
     pub fn mapped(&self) -> u64 {
         self.mapped
+    }
+
+    /// Extents of which the slow drive has nothing that is current: in class cache, dirty ones.
+    pub fn on_fast_alone(&self) -> u64 {
+        self.on_fast_alone
     }
 
     pub fn get(&self, extent: ExtentId) -> Mapping {
@@ -103,10 +110,14 @@ impl Map {
 
     /// As [`Map::set`], for changes that are on the drives already.
     pub fn load(&mut self, extent: ExtentId, home: Option<Home>, clean: bool) {
+        let was_on_fast_alone = self.get(extent).is_on_fast_alone();
         let entry = &mut self.entries[extent.0 as usize];
         let had_home = *entry & !MARKS != 0;
         *entry = encode_entry(home, clean) | *entry & IN_LOG;
         self.mapped = self.mapped + u64::from(home.is_some()) - u64::from(had_home);
+        let is_on_fast_alone = self.get(extent).is_on_fast_alone();
+        self.on_fast_alone =
+            self.on_fast_alone + u64::from(is_on_fast_alone) - u64::from(was_on_fast_alone);
     }
 
     pub fn mark_in_log(&mut self, extent: ExtentId, in_log: bool) {

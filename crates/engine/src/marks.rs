@@ -31,6 +31,16 @@ marks! {
     LogWrapped,
     /// The last block of the ring was filled with a record without data.
     LogPadded,
+    /// Destage wrote into a clean copy and what it was made of.
+    DestagedToBoth,
+    /// What only the fast drive had was written to its home, and stayed as a clean copy.
+    Cleaned,
+    /// A clean copy was given up, without a copy of it being made.
+    CopyGivenUp,
+    /// The fast drive was gone, and the slow one went on alone.
+    WentAlone,
+    /// Write-through became write-back, or the other way round.
+    CacheModeChanged,
     /// A copy could not be read, and the slow drive's own was.
     ReadFromOriginal,
     /// A client's write met a log without room, and waited.

@@ -190,11 +190,48 @@ async fn copy(shared: &Rc<Shared>, moves: &[Move]) -> Result<(), Error> {
     }
     outcome?;
     for tier in Tier::BOTH {
-        if moves.iter().any(|one| one.target.tier == tier) && !canary!(MoveNotFlushed) {
+        let written = moves.iter().any(|one| one.target.tier == tier) && !canary!(MoveNotFlushed);
+        // A copy and what it was made of are the same only when both are durable: what was copied
+        // may have been written a moment ago.
+        let read = moves.iter().any(|one| one.clean && one.source.tier == tier)
+            && !canary!(OriginalNotFlushed);
+        if written || read {
             shared.flush_drive(tier).await?;
         }
     }
     Ok(())
+}
+
+/// Writes the homes of some extents that only the fast drive has, which keeps them as clean copies.
+/// `false`: there is none that can be written now.
+pub(crate) async fn clean_some(shared: &Rc<Shared>) -> Result<bool, Error> {
+    let _pass = AccessPass::begin(shared, Looks::AtHomes);
+    let moves = {
+        let mut state = shared.state.borrow_mut();
+        state.reclaim();
+        plan_cleaning(&mut state)
+    };
+    carry_out(shared, &moves).await
+}
+
+fn plan_cleaning(state: &mut State) -> Vec<Move> {
+    let batch = (BATCH_BYTES / state.geometry.extent_bytes).max(1) as usize;
+    let mut moves = Vec::new();
+    for extent in (0..state.map.extents()).map(ExtentId) {
+        let mapping = state.map.get(extent);
+        let held = mapping.moving() || state.guards.home_written(extent);
+        if held || !mapping.is_on_fast_alone() || state.is_young(extent) {
+            continue;
+        }
+        let Some(source) = mapping.home() else { continue };
+        let Some(target) = state.take_slot(Tier::Slow, extent) else { continue };
+        state.map.mark_moving(extent, true);
+        moves.push(Move { extent, source, target, copies: true, clean: true });
+        if moves.len() == batch {
+            break;
+        }
+    }
+    moves
 }
 
 fn settle(shared: &Shared, state: &mut State, one: &Move) {
@@ -215,12 +252,13 @@ fn settle(shared: &Shared, state: &mut State, one: &Move) {
     }
     let bytes = state.geometry.extent_bytes;
     match one.target.tier {
+        Tier::Slow if one.clean => marks::hit(Mark::Cleaned),
         Tier::Fast => {
             marks::hit(Mark::Promoted);
             state.counters.moves.promoted_bytes += bytes;
         }
         Tier::Slow => {
-            marks::hit(Mark::Demoted);
+            marks::hit(if one.copies { Mark::Demoted } else { Mark::CopyGivenUp });
             state.counters.moves.demoted_bytes += bytes;
         }
     }

@@ -31,6 +31,8 @@ enum Source {
     Gone(Option<Tier>, LossCause),
     /// A home, or neighbouring homes.
     Home { tier: Tier, position: u64 },
+    /// Memory: blocks that are on their way home.
+    Memory { first: BlockId, count: u64 },
     /// Neighbouring blocks of the log, from this LSN; each block has its CRC.
     Log { lsn: Lsn, position: u64, crcs: Vec<u32> },
 }
@@ -47,7 +49,9 @@ pub(crate) async fn read_blocks(
     at: u64,
     buf: Buf,
 ) -> (Buf, Result<(), Error>) {
+    let mut buf = buf;
     loop {
+        let was_alone = shared.is_alone();
         let pass = AccessPass::begin(shared, Looks::AtLogToo);
         let (parts, needs) = {
             let state = shared.state.borrow();
@@ -58,15 +62,19 @@ pub(crate) async fn read_blocks(
             // have moved on by then.
             drop(pass);
             marks::hit(Mark::ReadWaitedForRecord);
-            if let Err(error) = shared.log_written(end).await {
-                return (buf, Err(error));
+            match shared.log_written(end).await {
+                Err(error) if was_alone || !shared.is_alone() => return (buf, Err(error)),
+                _ => continue,
             }
-            continue;
         }
         count(shared, at, &parts, buf.len());
-        let outcome = carry_out(shared, at, parts, buf).await;
+        let outcome;
+        (buf, outcome) = carry_out(shared, at, parts, buf).await;
         drop(pass);
-        return outcome;
+        // The fast drive may have died meanwhile, and the slow one has it.
+        if outcome.is_ok() || was_alone || !shared.is_alone() {
+            return (buf, outcome);
+        }
     }
 }
 
@@ -90,7 +98,11 @@ fn plan(state: &State, at: u64, length: usize) -> (Vec<Part>, Option<Lsn>) {
             continue;
         }
         while cursor < piece_end {
-            let source = match state.log.lookup(BlockId(cursor / BLOCK_BYTES)) {
+            let block = BlockId(cursor / BLOCK_BYTES);
+            let source = match state.log.lookup(block) {
+                Some(Logged::Data { .. }) if state.kept.get(block).is_some() => {
+                    Source::Memory { first: block, count: 1 }
+                }
                 Some(Logged::Data { .. }) if state.is_gone(Tier::Fast) => {
                     Source::Gone(Some(Tier::Fast), LossCause::LivedThere)
                 }
@@ -130,6 +142,12 @@ fn push(parts: &mut Vec<Part>, source: Source, bytes: usize) {
         let behind = last.bytes as u64;
         let merges = match (&mut last.source, &source) {
             (Source::Zeros, Source::Zeros) => true,
+            (Source::Memory { first, count }, Source::Memory { first: first2, .. })
+                if first.0 + *count == first2.0 =>
+            {
+                *count += 1;
+                true
+            }
             (Source::Gone(tier, cause), Source::Gone(tier2, cause2)) => {
                 tier == tier2 && cause == cause2
             }
@@ -164,7 +182,9 @@ fn count(shared: &Shared, at: u64, parts: &[Part], length: usize) {
             Source::Zeros => served.hole_bytes += bytes,
             Source::Home { tier: Tier::Fast, .. } => served.fast_bytes += bytes,
             Source::Home { tier: Tier::Slow, .. } => served.slow_bytes += bytes,
-            Source::Log { .. } | Source::Lost => served.log_bytes += bytes,
+            Source::Log { .. } | Source::Memory { .. } | Source::Lost => {
+                served.log_bytes += bytes;
+            }
             Source::Gone(..) => {}
         }
     }
@@ -283,6 +303,16 @@ fn submit(shared: &Shared, source: &Source, mut buf: Buf) -> Submitted {
             buf.fill(0);
             Submitted::Done(buf)
         }
+        // Not waited for in between: what the plan saw is still there.
+        Source::Memory { first, .. } => {
+            let state = shared.state.borrow();
+            for (block, bytes) in (first.0..).zip(buf.chunks_exact_mut(BLOCK)) {
+                let kept = state.kept.get(BlockId(block)).expect("kept when it was planned");
+                bytes.copy_from_slice(kept);
+            }
+            drop(state);
+            Submitted::Done(buf)
+        }
         Source::Home { tier, position } => {
             Submitted::UnderWay(shared.drive(*tier).read(*position, buf))
         }
@@ -295,7 +325,7 @@ fn verify(source: &Source, at: u64, data: &[u8]) -> Result<(), Error> {
         Source::Log { crcs, .. } => crcs,
         Source::Lost => return Err(Error::Checksum { tier: Tier::Fast, at }),
         Source::Gone(gone, cause) => return Err(Error::Lost { gone: *gone, at, cause: *cause }),
-        Source::Zeros | Source::Home { .. } => return Ok(()),
+        Source::Zeros | Source::Memory { .. } | Source::Home { .. } => return Ok(()),
     };
     for (n, (block, crc)) in data.chunks_exact(BLOCK).zip(crcs).enumerate() {
         if crc32c(block) != *crc {

@@ -9,6 +9,7 @@ use std::collections::{BTreeSet, VecDeque};
 use io::{Buf, Io, Transfer};
 
 use crate::address::{BLOCK_BYTES, BlockId, ExtentId, Home, Lsn, Tier};
+use crate::cache_mode::CacheMode;
 use crate::canary::canary;
 use crate::checksum::crc32c;
 use crate::doubts;
@@ -19,6 +20,7 @@ use crate::format::map_page::{
 };
 use crate::format::record::{Entry, Header, decode_entries, decode_header};
 use crate::format::superblock::{State as Left, Superblock};
+use crate::geometry::Class;
 use crate::log::reader::LogReader;
 use crate::log::{Log, Logged};
 use crate::marks::{self, Mark};
@@ -49,6 +51,13 @@ pub(crate) struct Source<'a> {
 }
 
 impl Source<'_> {
+    /// Class cache in write-through: all that was flushed is on the slow drive.
+    fn is_through(&self) -> bool {
+        let superblock = self.superblock;
+        superblock.geometry.class == Class::Cache
+            && superblock.cache_mode == CacheMode::WriteThrough
+    }
+
     /// The drive that is there, if one is gone.
     fn survivor(&self) -> Option<&Drive> {
         match (self.fast.gone(), self.slow.gone()) {
@@ -114,7 +123,12 @@ async fn attempt(source: &Source<'_>, stop_at: Option<Lsn>) -> Result<Attempt, E
     }
     let page_lsns = load_map(source, &mut state).await?;
     if source.fast.gone().is_some() {
-        trust_slow_drive(&mut state);
+        if source.is_through() {
+            let newest = page_lsns.iter().max().map_or(0, |lsn| lsn.0);
+            trust_homes(&mut state, Lsn(newest.max(superblock.log_durable.0) + 1));
+        } else {
+            trust_slow_drive(&mut state);
+        }
         rescue::settle(&mut state);
         return Ok(Attempt::Done(Box::new(state)));
     }
@@ -261,13 +275,19 @@ fn load_page(
 ) -> Result<Lsn, Error> {
     if let Some(survivor) = source.survivor() {
         let left = if survivor.tier() == Tier::Fast { fast } else { slow };
-        if left.is_damaged() && !canary!(TornPageBelieved) {
+        // In write-through both copies on the slow drive are the same, unless a cut came in between:
+        // then the whole one is right.
+        let through = source.is_through() && survivor.tier() == Tier::Slow;
+        let doubtful = left.is_damaged() && (!through || left.judged == [PageCopy::Bad; 2]);
+        if doubtful && !canary!(TornPageBelieved) {
             // Torn by a cut, or rotten: then the other copy is older than the truth. The drive that
             // could tell is gone.
             mark_page_unknown(state, page);
             return Ok(Lsn(0));
         }
         let Some((copy, lsn)) = left.newest() else { return Ok(Lsn(0)) };
+        // If it is written alone, the other copy goes first.
+        state.map.set_newer_copy(page, copy as u64);
         apply_page(state, page, left.copy(copy))?;
         return Ok(lsn);
     }
@@ -382,6 +402,17 @@ fn mark_page_unknown(state: &mut State, page: u64) {
     for extent in first..(first + ENTRIES_PER_PAGE as u64).min(extents) {
         loss.mark_unknown(ExtentId(extent), extents);
     }
+}
+
+/// The fast drive is gone, and everything is at home: nothing is missing.
+fn trust_homes(state: &mut State, lsn: Lsn) {
+    for extent in (0..state.map.extents()).map(ExtentId) {
+        if state.map.get(extent).is_clean() {
+            let own = state.geometry.own_slot(extent);
+            state.map.load(extent, own, false);
+        }
+    }
+    state.begin_alone(lsn);
 }
 
 /// The fast drive is gone, and with it the log. What the slow drive's map says is the truth only

@@ -48,6 +48,10 @@ pub(crate) struct Shared {
     pub flush_work: WaitList,
     /// Held while a superblock is written.
     pub superblock_turn: Gate,
+    /// Held while something is done in the background, or a flush brings home what the log has.
+    pub background: Gate,
+    /// Held while the slow drive gets ready to go on alone.
+    pub alone_turn: Gate,
     /// Held while the flush mode changes.
     pub mode_turn: Gate,
     /// Requests ended while the volume is being closed.
@@ -71,12 +75,24 @@ impl Shared {
     }
 
     /// Stops the volume: no write or flush succeeds from now on. The first cause stays.
+    ///
+    /// In write-through, when it is the fast drive that has failed, the slow one goes on alone:
+    /// what is under way ends here and is done again there.
     pub fn poison(&self, cause: impl Into<Poison>) {
+        let cause: Poison = cause.into();
+        let alone = {
+            let state = self.state.borrow();
+            state.through && !state.is_alone() && self.fast.has_failed()
+        };
+        if alone {
+            self.fast.declare_gone(cause.cause.clone());
+            self.state.borrow_mut().go_alone(cause.cause.clone());
+        }
         {
             let mut state = self.state.borrow_mut();
             if state.poisoned.is_none() {
                 marks::hit(Mark::Poisoned);
-                state.poisoned = Some(cause.into());
+                state.poisoned = Some(cause);
             }
         }
         for list in [
@@ -92,6 +108,19 @@ impl Shared {
         }
         self.written.wake_all();
         self.state.borrow().room_line.wake_all();
+    }
+
+    /// After a failure in the background: in write-through a fast drive that does not take writes
+    /// any more is left behind.
+    pub fn leave_failed_fast(&self) {
+        let leave = {
+            let state = self.state.borrow();
+            state.through && !state.is_alone() && self.fast.has_failed()
+        };
+        if leave {
+            let why = self.fast.first_error().map(|error| error.to_string()).unwrap_or_default();
+            self.poison(why);
+        }
     }
 
     /// Has those look again who wait for room in the log.
@@ -175,6 +204,15 @@ impl Shared {
         self.drain_waiters.set(self.drain_waiters.get() + 1);
         self.accessed
             .until(|| (self.state.borrow().log_accesses.ended() > epoch).then_some(()))
+            .await;
+        self.drain_waiters.set(self.drain_waiters.get() - 1);
+    }
+
+    /// Waits until every access that looked at homes in this epoch or before has ended.
+    pub async fn home_accesses_ended(&self, epoch: Epoch) {
+        self.drain_waiters.set(self.drain_waiters.get() + 1);
+        self.accessed
+            .until(|| (self.state.borrow().home_accesses.ended() > epoch).then_some(()))
             .await;
         self.drain_waiters.set(self.drain_waiters.get() - 1);
     }

@@ -1,21 +1,23 @@
 //! The memory of a running volume, and the small decisions that read or change several parts of
 //! it at once. Nothing here waits.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use io::Pool;
 
 use crate::accesses::{Accesses, Epoch};
 use crate::address::{BLOCK_BYTES, BlockId, ExtentId, Home, Lsn, Tier};
+use crate::alone::Alone;
 use crate::canary::canary;
 use crate::doubts::Doubts;
 use crate::error::Poison;
 use crate::exposure::Exposure;
 use crate::fixed_map::FixedMap;
-use crate::format::map_page::encode_entry;
+use crate::format::map_page::{ENTRIES_PER_PAGE, encode_entry};
 use crate::format::record::Entry;
 use crate::geometry::{Class, Geometry};
 use crate::guards::Guards;
+use crate::kept::{self, Kept};
 use crate::line::Line;
 use crate::log::Log;
 use crate::loss::{self, Loss, LossCause};
@@ -123,6 +125,18 @@ pub(crate) struct State {
     pub promised_blocks: u64,
     /// Extents whose home could not be read as a whole: they are rewritten in place only.
     pub unreadable: BTreeSet<ExtentId>,
+    /// Class cache: what is written is on its way home at once, nothing becomes dirty, and what only
+    /// the log has is kept in memory.
+    pub homeward: bool,
+    /// Class cache: write-through is in force. What was flushed is at home, so that the fast drive
+    /// may die.
+    pub through: bool,
+    /// Class cache: the fast drive has died, and the volume goes on.
+    pub alone: Option<Alone>,
+    pub kept: Kept,
+    /// Write-through: map pages of which the slow drive does not know that an extent has become a
+    /// hole or data, with the last such change.
+    pub unmirrored: BTreeMap<u64, Lsn>,
     /// Clean copies of class cache that could not be read: they are to be given up.
     pub bad_copies: BTreeSet<ExtentId>,
     /// Map pages of which recovery found a damaged copy on the fast drive.
@@ -167,6 +181,11 @@ impl State {
             pace: Pace::default(),
             promised_blocks: 0,
             unreadable: BTreeSet::new(),
+            homeward: false,
+            through: false,
+            alone: None,
+            kept: Kept::default(),
+            unmirrored: BTreeMap::new(),
             bad_copies: BTreeSet::new(),
             damaged_pages: Vec::new(),
             clock_hand: 0,
@@ -192,6 +211,9 @@ impl State {
     /// A slot for an extent without a home, or for its fresh copy.
     pub fn take_slot_for_new(&mut self, extent: ExtentId) -> Option<Home> {
         self.reclaim();
+        if self.homeward {
+            return self.take_slot(Tier::Slow, extent);
+        }
         let free = [self.slots[0].free(), self.slow_slots_for(extent)];
         let Some(tier) = self.policy.admit(free[0], free[1], self.fast_reserve()) else {
             marks::hit(Mark::VolumeFull);
@@ -312,6 +334,9 @@ impl State {
         if mapping.moving() && old != home {
             marks::hit(Mark::MovingExtentReplaced);
         }
+        if self.homeward && old.is_some() != home.is_some() {
+            self.unmirrored.insert(extent.0 / ENTRIES_PER_PAGE as u64, lsn);
+        }
         let owned = self.owned_by(extent);
         self.map.set(extent, home, clean, lsn);
         let owns = self.owned_by(extent);
@@ -325,11 +350,38 @@ impl State {
         }
     }
 
+    /// The block's newest version is not in the log any more.
+    pub fn forget_block(&mut self, block: BlockId) {
+        self.log.forget(block);
+        self.kept.remove(block);
+    }
+
+    /// What was just appended to the log stays in memory until it is at home.
+    pub fn keep(&mut self, at: u64, data: &[u8]) {
+        if self.homeward && !canary!(NothingKept) {
+            self.kept.insert(BlockId(at / BLOCK_BYTES), data);
+        }
+    }
+
+    /// Has every page written anew.
+    pub fn dirty_all_pages(&mut self) {
+        let lsn = self.log.end();
+        for page in 0..self.geometry.map_pages() {
+            self.map.mark_dirty(page, lsn);
+        }
+    }
+
+    /// Blocks that the log may hold as newest versions.
+    fn live_blocks_max(&self) -> u64 {
+        let ring = self.log.ring_blocks();
+        if self.homeward { kept::blocks_max(ring) } else { ring }
+    }
+
     /// Every block of the extent in the log is superseded.
     pub fn forget_logged(&mut self, extent: ExtentId) {
         if self.map.get(extent).in_log() {
             for block in self.blocks_of(extent) {
-                self.log.forget(block);
+                self.forget_block(block);
             }
             self.map.mark_in_log(extent, false);
         }
@@ -417,7 +469,7 @@ impl State {
         // Zero marks take no room in the ring, but memory in the index, which is announced as one
         // entry per ring block.
         self.log.room_blocks() >= needed + self.promised_blocks
-            && self.log.live_blocks() + data_blocks <= self.log.ring_blocks()
+            && self.log.live_blocks() + data_blocks <= self.live_blocks_max()
     }
 
     /// Whether a client may begin to write extents to fresh slots, whose records come later. They
@@ -431,7 +483,9 @@ impl State {
     /// How full the log is, 0 to 1, of what clients may use.
     pub fn log_fill(&self) -> f64 {
         let usable = self.log.ring_blocks() - self.log_reserve_blocks();
-        self.log.used_blocks().max(self.log.live_blocks()) as f64 / usable as f64
+        let used = self.log.used_blocks().max(self.log.live_blocks()) as f64 / usable as f64;
+        let live = self.log.live_blocks() as f64 / self.live_blocks_max() as f64;
+        if self.homeward { used.max(live) } else { used }
     }
 
     pub fn dirty_bytes(&self) -> u64 {
@@ -444,6 +498,7 @@ impl State {
             + self.doubts.memory_bytes()
             + self.slots.iter().map(Slots::memory_bytes).sum::<u64>()
             + self.log.memory_bytes()
+            + self.kept.memory_bytes()
             + self.young.capacity() as u64 * 17
             + self.quarantine.len() as u64 * 32
     }

@@ -3,6 +3,7 @@
 use io::IoError;
 
 use crate::address::Tier;
+use crate::cache_mode::CacheMode;
 use crate::error::Poison;
 use crate::flush_mode::FlushMode;
 use crate::format::superblock::Uuid;
@@ -151,6 +152,13 @@ pub struct Status {
     pub flushes_asked: u64,
     /// Where requests were served.
     pub served: Served,
+    /// Class cache: when writes are on the slow drive.
+    pub cache_mode: Option<CacheMode>,
+    /// Class cache: the fast drive is gone, and the volume goes on without it.
+    pub alone: bool,
+    /// Class cache: bytes that the slow drive does not have. In any class, at least what only the
+    /// landing log has.
+    pub dirty_bytes: u64,
     /// What clients' flushes promise.
     pub flush_mode: FlushMode,
     /// What a power cut could take now.

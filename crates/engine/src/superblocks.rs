@@ -278,6 +278,15 @@ fn judge_generations(pair: [&Superblock; 2], fast: &str, slow: &str) -> Result<(
         marks::hit(Mark::OpeningWasCut);
         return Ok(());
     }
+    if newer.alone && tier == Tier::Fast {
+        let problem = format!(
+            "volume '{}' went on without its fast drive, so what {older_path} holds is old. Serve \
+             the volume without it, or make it an empty cache of the volume: bimetal attach-cache \
+             {} --fast {older_path}",
+            newer.name, newer.name
+        );
+        return Err(Error::Unfit { tier, problem });
+    }
     let problem = format!(
         "{older_path} is older than {newer_path} (generation {} against {}): it is an earlier copy \
          of the drive, or was missing while the volume was in use. Give the drive that was in use",

@@ -11,6 +11,7 @@ use std::rc::Rc;
 use io::{Buf, Durability, Transfer};
 
 use crate::address::{BLOCK_BYTES, BlockId, ExtentId, Home, Lsn, Tier};
+use crate::alone;
 use crate::canary::canary;
 use crate::checksum::crc32c;
 use crate::drive::Watched;
@@ -82,10 +83,20 @@ pub(crate) async fn write(
     durability: Durability,
 ) -> (Buf, Result<(), Error>) {
     let aligned = at.is_multiple_of(BLOCK_BYTES) && (buf.len() as u64).is_multiple_of(BLOCK_BYTES);
-    let (buf, outcome) = if aligned {
-        write_blocks(shared, at, buf, false).await
-    } else {
-        write_unaligned(shared, at, buf).await
+    let (buf, outcome) = match shared.is_alone() {
+        true => alone::write(shared, at, buf).await,
+        false => {
+            let (buf, outcome) = if aligned {
+                write_blocks(shared, at, buf, false).await
+            } else {
+                write_unaligned(shared, at, buf).await
+            };
+            match outcome {
+                // The fast drive has died meanwhile, and the slow one goes on.
+                Err(_) if shared.is_alone() => alone::write(shared, at, buf).await,
+                outcome => (buf, outcome),
+            }
+        }
     };
     let outcome = match (outcome, durability) {
         (Ok(()), Durability::Durable) if !canary!(ForcedNotFlushed) => {
@@ -346,7 +357,7 @@ fn demand(state: &State, at: u64, length: u64) -> Demand {
             },
         }
     }
-    let free = state.slots[0].free();
+    let free = if state.homeward { 0 } else { state.slots[0].free() };
     let sure = slots_fast + slots_any <= free || slots_fast == 0 && fits_slow;
     if slots_fast + slots_any == 0 { Demand::Nothing } else { Demand::Fresh { sure } }
 }
@@ -380,6 +391,9 @@ fn pieces(
 fn route(state: &State, extent: ExtentId, bytes: u64) -> Route {
     let mapping = state.map.get(extent);
     let whole = bytes == state.geometry.extent_bytes;
+    if state.homeward {
+        return route_home(state, extent, whole);
+    }
     // What the slow drive has of a clean copy would go on passing for current.
     let believed = mapping.is_clean() && !canary!(CopyWrittenClean);
     let settled = (!mapping.in_log() || canary!(InPlaceUnderLog))
@@ -400,6 +414,21 @@ fn route(state: &State, extent: ExtentId, bytes: u64) -> Route {
             }
         }
         _ if whole && state.slots[0].free() + state.slow_slots_for(extent) > 0 => Route::Fresh,
+        _ => Route::Log,
+    }
+}
+
+/// The route in write-through: to the slow drive at once, where that can be done in place.
+fn route_home(state: &State, extent: ExtentId, whole: bool) -> Route {
+    let mapping = state.map.get(extent);
+    let settled = !mapping.in_log() && !mapping.moving() && !state.is_young(extent);
+    match mapping.home() {
+        Some(home @ Home { tier: Tier::Slow, .. }) if settled && state.in_place[1] => {
+            Route::Home(home)
+        }
+        None if whole && state.slow_slots_for(extent) > 0 => Route::Fresh,
+        // Also what there is a copy of: it and its home must not differ after a cut, so the log has
+        // it first.
         _ => Route::Log,
     }
 }
@@ -457,6 +486,9 @@ fn plan(shared: &Shared, at: u64, buf: &mut Buf) -> (Vec<Run>, Option<Large>) {
     let mut large = None;
     if let [Run { target: Target::Log, .. }] = runs[..] {
         large = state.log.append_large(BlockId(at / BLOCK_BYTES), buf);
+        if large.is_some() {
+            state.keep(at, &buf[BLOCK_BYTES as usize..]);
+        }
     }
     let later = runs.iter().any(|run| matches!(run.target, Target::Fresh { .. }));
     let mut logged_bytes = 0;
@@ -470,6 +502,7 @@ fn plan(shared: &Shared, at: u64, buf: &mut Buf) -> (Vec<Run>, Option<Large>) {
                 let from = (run.at - at) as usize;
                 let data = &buf[from..from + run.bytes];
                 state.log.append_data(pool, BlockId(run.at / BLOCK_BYTES), data);
+                state.keep(run.at, data);
             }
             state.mark_logged(run.at, run.bytes as u64);
             logged_bytes += run.bytes as u64;
@@ -645,6 +678,7 @@ async fn settle(shared: &Shared, parts: &[Part]) -> Result<Option<Lsn>, Error> {
             match &run.target {
                 Target::LogWithRest => {
                     state.log.append_data(pool, BlockId(run.at / BLOCK_BYTES), data);
+                    state.keep(run.at, data);
                     state.mark_logged(run.at, run.bytes as u64);
                     logged = true;
                 }

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use io::{Durability, ZeroMode};
 
 use crate::address::{BLOCK_BYTES, BlockId, ExtentId};
+use crate::alone;
 use crate::canary::canary;
 use crate::error::Error;
 use crate::flush::flush_for_client;
@@ -57,7 +58,7 @@ pub(crate) async fn write_zeroes(
     settle_durability(shared, durability).await
 }
 
-async fn settle_durability(shared: &Shared, durability: Durability) -> Result<(), Error> {
+async fn settle_durability(shared: &Rc<Shared>, durability: Durability) -> Result<(), Error> {
     match durability {
         Durability::Volatile => shared.within_bound().await,
         Durability::Durable => flush_for_client(shared).await,
@@ -75,8 +76,19 @@ async fn write_zero_bytes(shared: &Rc<Shared>, start: u64, end: u64) -> Result<(
     Ok(())
 }
 
-/// Zeroes whole blocks by changing the map and the log.
+/// Zeroes whole blocks.
 async fn zero_blocks(shared: &Rc<Shared>, start: u64, end: u64) -> Result<(), Error> {
+    if !shared.is_alone() {
+        let outcome = zero_in_log(shared, start, end).await;
+        if outcome.is_ok() || !shared.is_alone() {
+            return outcome;
+        }
+    }
+    alone::zero_blocks(shared, start, end).await
+}
+
+/// Zeroes whole blocks by changing the map and the log.
+async fn zero_in_log(shared: &Rc<Shared>, start: u64, end: u64) -> Result<(), Error> {
     let extent_bytes = shared.geometry.extent_bytes;
     let mut at = start;
     let mut written_until = None;

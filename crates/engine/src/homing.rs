@@ -1,0 +1,230 @@
+//! Class cache: bringing home what only the fast drive has. In write-through that is what a flush
+//! does, so that both drives have all that was flushed.
+//!
+//! * At home is: the newest data of each extent in its own slot of the slow drive, durably, and a
+//!   map page on the slow drive that says whether the extent is a hole. Then the slow drive needs
+//!   neither the log nor marks of doubt to be right.
+//! * Only durable log blocks go home (`destage.rs`), so that a cut never leaves a home that is newer
+//!   than the copy beside it.
+//! * One at a time is at it (`Shared::background`): the janitor, a flush, or a change of mode.
+
+use std::rc::Rc;
+
+use io::units::MILLISECOND_NS;
+
+use crate::address::Lsn;
+use crate::cache_mode::CacheMode;
+use crate::canary::canary;
+use crate::checkpoint::{checkpoint, write_all_pages, write_pages, write_superblocks};
+use crate::destage::{Progress, destage};
+use crate::error::Error;
+use crate::flush::{durable_point, flush_all};
+use crate::flush_mode::FlushMode;
+use crate::geometry::Class;
+use crate::log::Logged;
+use crate::marks::{self, Mark};
+use crate::mover::clean_some;
+use crate::shared::Shared;
+use crate::state::State;
+
+/// Requests hold all extents that could go home: look again after so long.
+const HELD_UP_NS: u64 = MILLISECOND_NS;
+
+/// A client's flush in write-through.
+pub(crate) async fn flush_through(shared: &Rc<Shared>) -> Result<(), Error> {
+    let end = {
+        let mut state = shared.state.borrow_mut();
+        if !owes(&mut state) {
+            return Ok(());
+        }
+        state.log.end()
+    };
+    let _turn = shared.background.enter(1).await;
+    let outcome = async {
+        shared.unpoisoned()?;
+        if canary!(ThroughLikeBack) {
+            return flush_all(shared).await;
+        }
+        logged_home(shared, end).await?;
+        // What went home may have filled holes just now.
+        let end = shared.state.borrow().log.end();
+        mirror(shared, end).await
+    }
+    .await;
+    if outcome.is_err() {
+        shared.leave_failed_fast();
+    }
+    outcome
+}
+
+/// Whether something that was acknowledged may not be on both drives.
+fn owes(state: &mut State) -> bool {
+    state.log.client_end() > state.log.durable()
+        || state.home_dirty != [false; 2]
+        || state.flush.running
+        || !state.unmirrored.is_empty()
+        || awaits_home(state, state.log.end())
+}
+
+/// Whether the log has a newest version from before `end` that is not lost.
+fn awaits_home(state: &mut State, end: Lsn) -> bool {
+    if state.log.live_blocks() == state.log.lost_blocks() {
+        return false;
+    }
+    let mut oldest = None;
+    let mut lost = Vec::new();
+    state.log.visit_live(end, |live| {
+        lost.push(live.block);
+        oldest = Some(live.block);
+        false
+    });
+    let Some(block) = oldest else { return false };
+    if !matches!(state.log.lookup(block), Some(Logged::Lost { .. })) {
+        return true;
+    }
+    // Rare: the oldest is damaged for good, and others may stand behind it.
+    let mut blocks = Vec::new();
+    state.log.visit_live(end, |live| {
+        blocks.push(live.block);
+        true
+    });
+    blocks.iter().any(|block| !matches!(state.log.lookup(*block), Some(Logged::Lost { .. }) | None))
+}
+
+/// Makes everything durable, and brings home what the log has from before `end`.
+async fn logged_home(shared: &Rc<Shared>, end: Lsn) -> Result<(), Error> {
+    flush_all(shared).await?;
+    loop {
+        let short = {
+            let mut state = shared.state.borrow_mut();
+            if !awaits_home(&mut state, end) {
+                return Ok(());
+            }
+            state.log.room_blocks() < state.log_reserve_blocks() / 2
+        };
+        if short {
+            checkpoint(shared).await?;
+        }
+        if destage(shared).await? == Progress::None {
+            shared.unpoisoned()?;
+            shared.io.sleep(HELD_UP_NS).await;
+        }
+    }
+}
+
+/// Writes the pages of which the slow drive does not know that an extent is, or is not, a hole.
+async fn mirror(shared: &Rc<Shared>, end: Lsn) -> Result<(), Error> {
+    while !canary!(HolesNotMirrored)
+        && shared.state.borrow().unmirrored.values().any(|lsn| *lsn < end)
+    {
+        write_pages(shared).await?;
+    }
+    Ok(())
+}
+
+/// Brings everything home, and cleans every copy. Nothing dirty is made meanwhile, because the
+/// caller has had routes go home and waited for who was under way.
+async fn all_home(shared: &Rc<Shared>) -> Result<(), Error> {
+    flush_all(shared).await?;
+    loop {
+        let end = shared.state.borrow().log.end();
+        logged_home(shared, end).await?;
+        if shared.state.borrow().map.on_fast_alone() == 0 {
+            return Ok(());
+        }
+        if !clean_some(shared).await? {
+            // A slot that was given up waits for a record, or a client for its turn.
+            durable_point(shared).await?;
+            shared.io.sleep(HELD_UP_NS).await;
+        }
+    }
+}
+
+/// Brings home what the log had when the volume was opened in write-through: of that nothing is
+/// kept in memory.
+pub(crate) async fn begin(shared: &Rc<Shared>) -> Result<(), Error> {
+    let _turn = shared.background.enter(1).await;
+    all_home(shared).await?;
+    write_all_pages(shared).await?;
+    shared.state.borrow_mut().through = true;
+    Ok(())
+}
+
+/// Everything home before the volume is closed.
+pub(crate) async fn end(shared: &Rc<Shared>) -> Result<(), Error> {
+    if !shared.state.borrow().through {
+        return Ok(());
+    }
+    let _turn = shared.background.enter(1).await;
+    all_home(shared).await
+}
+
+/// Changes when writes are home, now and for later openings.
+pub(crate) async fn set_mode(shared: &Rc<Shared>, mode: CacheMode) -> Result<(), Error> {
+    if shared.geometry.class != Class::Cache {
+        let text =
+            "a mode is something that volumes of class cache have; this one is of class span";
+        return Err(Error::Unsuitable(text.into()));
+    }
+    let _alone = shared.mode_turn.enter(1).await;
+    shared.unpoisoned()?;
+    let now = shared.superblock.borrow().cache_mode;
+    if now == mode {
+        return Ok(());
+    }
+    let outcome = match mode {
+        CacheMode::WriteThrough => to_write_through(shared).await,
+        CacheMode::WriteBack => {
+            // On the drives first: the slow one must not pass for whole when it is not any more.
+            let changed =
+                write_superblocks(shared, |superblock| superblock.cache_mode = mode).await;
+            if changed.is_ok() {
+                let mut state = shared.state.borrow_mut();
+                (state.homeward, state.through) = (false, false);
+                state.kept.clear();
+                state.unmirrored.clear();
+            }
+            changed
+        }
+    };
+    if outcome.is_ok() {
+        marks::hit(Mark::CacheModeChanged);
+    }
+    outcome
+}
+
+async fn to_write_through(shared: &Rc<Shared>) -> Result<(), Error> {
+    if shared.state.borrow().exposure.mode() != FlushMode::Strict {
+        let text = "write-through brings home what a flush covers, which deferred durability does \
+                    not: set durability=strict first";
+        return Err(Error::Unsuitable(text.into()));
+    }
+    let epoch = {
+        let mut state = shared.state.borrow_mut();
+        state.homeward = true;
+        state.home_accesses.close_epoch()
+    };
+    let outcome = async {
+        // Who chose another route before has arrived, and makes nothing dirty any more.
+        shared.home_accesses_ended(epoch).await;
+        let _turn = shared.background.enter(1).await;
+        if !canary!(SwitchedBeforeHome) {
+            all_home(shared).await?;
+        }
+        // All pages, both copies of each: from now on either is believed when the other is torn.
+        shared.state.borrow_mut().dirty_all_pages();
+        write_all_pages(shared).await?;
+        write_superblocks(shared, |superblock| superblock.cache_mode = CacheMode::WriteThrough)
+            .await
+    }
+    .await;
+    let mut state = shared.state.borrow_mut();
+    if outcome.is_ok() {
+        state.through = true;
+    } else {
+        state.homeward = false;
+        state.kept.clear();
+        state.unmirrored.clear();
+    }
+    outcome
+}

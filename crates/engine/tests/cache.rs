@@ -1,0 +1,262 @@
+//! Class cache on two drives: what is where, what an unreadable sector costs, and what a drive that
+//! is gone leaves.
+
+mod rig;
+
+use engine::{
+    CacheMode, Class, CreateOptions, Engine, Error, Member, OpenOptions, attach_cache, create,
+};
+use io::units::{MIB, SECOND_NS};
+use io::{Io, Place, Volume};
+use rig::{EXTENT, Rig, expect, expect_zeros, get, pattern, put, zero};
+
+const EXTENT_BYTES: u64 = EXTENT as u64;
+
+fn rig(seed: u64, cache_mode: CacheMode) -> Rig {
+    let rig = Rig::small(seed);
+    rig.run(|io, fast, slow| async move {
+        let options =
+            CreateOptions { class: Class::Cache, cache_mode, ..CreateOptions::new("test") };
+        create(&io, &fast, &slow, options, &|_, _| ()).await.unwrap();
+    });
+    rig
+}
+
+/// Reads an extent until it is worth a copy, and gives the volume time to make one.
+async fn promote(io: &Io, engine: &Engine, extent: u64) {
+    for round in 0..6 {
+        get(io, engine, extent * EXTENT_BYTES + round * 12_288, 4096).await;
+        io.sleep(SECOND_NS / 100).await;
+    }
+    io.sleep(2 * SECOND_NS).await;
+    assert_eq!(engine.places(extent * EXTENT_BYTES, EXTENT_BYTES, 9)[0].place, Place::Fast);
+}
+
+/// The bytes that slots take on a drive.
+fn slots(engine: &Engine, drive: usize) -> std::ops::Range<u64> {
+    let layout = engine.status().geometry.layouts[drive];
+    layout.slots_at..layout.slots_at + layout.slots * EXTENT_BYTES
+}
+
+async fn open_slow_alone(rig: &Rig, io: &Io, options: OpenOptions) -> Result<Engine, Error> {
+    let gone = Member::Gone { path: "elsewhere".into(), why: "it is not there".into() };
+    let members = [gone, Member::Here(rig.devices(io).1)];
+    Engine::open_members(io, members, options).await
+}
+
+#[test]
+fn a_volume_is_as_large_as_its_slow_drive_s_slots() {
+    rig(1, CacheMode::WriteBack).session(|_, engine| async move {
+        let geometry = engine.status().geometry;
+        assert_eq!(geometry.class, Class::Cache);
+        assert_eq!(geometry.extents(), geometry.layouts[1].slots);
+    });
+}
+
+#[test]
+fn every_extent_is_at_its_own_place_on_the_slow_drive() {
+    let rig = rig(2, CacheMode::WriteThrough);
+    let slots_at = rig.session(|io, engine| async move {
+        for extent in [0, 7, 300] {
+            put(&io, &engine, extent * EXTENT_BYTES + 4096, 8192, 3).await;
+        }
+        engine.flush().await.unwrap();
+        assert_eq!(engine.status().dirty_bytes, 0);
+        slots(&engine, 1).start
+    });
+    for extent in [0, 7, 300] {
+        let at = extent * EXTENT_BYTES + 4096;
+        assert_eq!(rig.simulation.peek(rig.slow, slots_at + at, 8192), pattern(at, 8192, 3));
+    }
+    rig.assert_sound();
+}
+
+#[test]
+fn a_copy_that_cannot_be_read_is_read_from_its_home_and_given_up() {
+    for mode in [CacheMode::WriteBack, CacheMode::WriteThrough] {
+        let rig = rig(3, mode);
+        let (simulation, fast) = (rig.simulation.clone(), rig.fast);
+        rig.session(|io, engine| async move {
+            put(&io, &engine, 5 * EXTENT_BYTES, EXTENT, 1).await;
+            engine.set_cache_mode(CacheMode::WriteThrough).await.unwrap();
+            engine.flush().await.unwrap();
+            engine.set_cache_mode(mode).await.unwrap();
+            io.sleep(2 * SECOND_NS).await;
+            if engine.places(5 * EXTENT_BYTES, EXTENT_BYTES, 9)[0].place != Place::Fast {
+                promote(&io, &engine, 5).await;
+            }
+            simulation.set_unreadable(fast, slots(&engine, 0));
+            expect(&io, &engine, 5 * EXTENT_BYTES, EXTENT, 1).await;
+            io.sleep(2 * SECOND_NS).await;
+            assert_eq!(engine.places(5 * EXTENT_BYTES, EXTENT_BYTES, 9)[0].place, Place::Slow);
+            expect(&io, &engine, 5 * EXTENT_BYTES, EXTENT, 1).await;
+        });
+        rig.assert_sound();
+    }
+}
+
+#[test]
+fn a_home_that_cannot_be_read_does_not_matter_while_there_is_a_copy() {
+    let rig = rig(4, CacheMode::WriteThrough);
+    let (simulation, slow) = (rig.simulation.clone(), rig.slow);
+    rig.session(|io, engine| async move {
+        put(&io, &engine, 5 * EXTENT_BYTES, EXTENT, 1).await;
+        engine.flush().await.unwrap();
+        promote(&io, &engine, 5).await;
+        let home = slots(&engine, 1).start + 5 * EXTENT_BYTES;
+        simulation.set_unreadable(slow, home..home + EXTENT_BYTES);
+        expect(&io, &engine, 5 * EXTENT_BYTES, EXTENT, 1).await;
+        // What is written over it can be read again, from either.
+        put(&io, &engine, 5 * EXTENT_BYTES, EXTENT, 2).await;
+        engine.flush().await.unwrap();
+        expect(&io, &engine, 5 * EXTENT_BYTES, EXTENT, 2).await;
+    });
+    rig.run(|io, _, _| {
+        let rig = &rig;
+        async move {
+            let engine = open_slow_alone(rig, &io, OpenOptions::default()).await.unwrap();
+            expect(&io, &engine, 5 * EXTENT_BYTES, EXTENT, 2).await;
+        }
+    });
+}
+
+#[test]
+fn without_its_fast_drive_a_write_back_cache_tells_what_is_dirty() {
+    let rig = rig(5, CacheMode::WriteBack);
+    rig.session(|io, engine| async move {
+        for extent in 0..4 {
+            put(&io, &engine, extent * EXTENT_BYTES, EXTENT, 1).await;
+        }
+        // At home, and then some of it dirty again.
+        engine.set_cache_mode(CacheMode::WriteThrough).await.unwrap();
+        engine.set_cache_mode(CacheMode::WriteBack).await.unwrap();
+        assert_eq!(engine.status().dirty_bytes, 0);
+        put(&io, &engine, EXTENT_BYTES, EXTENT, 2).await;
+        assert!(engine.status().dirty_bytes >= EXTENT_BYTES);
+    });
+    rig.run(|io, _, _| {
+        let rig = &rig;
+        async move {
+            let refused = open_slow_alone(rig, &io, OpenOptions::default()).await.err().unwrap();
+            assert!(matches!(refused, Error::DriveGone { .. }), "{refused}");
+            let options = OpenOptions { degraded: true, ..OpenOptions::default() };
+            let engine = open_slow_alone(rig, &io, options).await.unwrap();
+            assert!(engine.info().read_only);
+            let lost = engine.lost_ranges(0, 4 * EXTENT_BYTES);
+            assert_eq!(lost.len(), 1, "{lost:?}");
+            assert_eq!((lost[0].at, lost[0].length), (EXTENT_BYTES, EXTENT_BYTES));
+            for extent in [0, 2, 3] {
+                expect(&io, &engine, extent * EXTENT_BYTES, EXTENT, 1).await;
+            }
+        }
+    });
+}
+
+#[test]
+fn without_its_fast_drive_a_write_through_cache_goes_on() {
+    let rig = rig(6, CacheMode::WriteThrough);
+    rig.session(|io, engine| async move {
+        put(&io, &engine, 0, EXTENT, 1).await;
+        put(&io, &engine, 9 * EXTENT_BYTES + 4096, 4096, 1).await;
+        engine.flush().await.unwrap();
+        promote(&io, &engine, 0).await;
+    });
+    for round in 2..4 {
+        rig.run(|io, _, _| {
+            let rig = &rig;
+            async move {
+                let engine = open_slow_alone(rig, &io, OpenOptions::default()).await.unwrap();
+                assert!(engine.status().alone && !engine.info().read_only);
+                assert_eq!(engine.status().loss, None);
+                expect(&io, &engine, 9 * EXTENT_BYTES + 4096, 4096, round - 1).await;
+                expect_zeros(&io, &engine, 9 * EXTENT_BYTES, 4096).await;
+                put(&io, &engine, 9 * EXTENT_BYTES + 4096, 4096, round).await;
+                put(&io, &engine, 50 * EXTENT_BYTES + 512, 1024, round).await;
+                zero(&engine, 0, EXTENT_BYTES).await;
+                engine.close().await.unwrap();
+            }
+        });
+    }
+    rig.run(|io, _, _| {
+        let rig = &rig;
+        async move {
+            let engine = open_slow_alone(rig, &io, OpenOptions::default()).await.unwrap();
+            expect_zeros(&io, &engine, 0, EXTENT).await;
+            expect(&io, &engine, 50 * EXTENT_BYTES + 512, 1024, 3).await;
+            expect_zeros(&io, &engine, 51 * EXTENT_BYTES - 4096, 4096).await;
+            let refused = engine.set_cache_mode(CacheMode::WriteBack).await.unwrap_err();
+            assert!(matches!(refused, Error::Unsuitable(_)), "{refused}");
+            engine.close().await.unwrap();
+        }
+    });
+    let refused = rig.open_error().to_string();
+    assert!(refused.contains("went on without its fast drive"), "{refused}");
+}
+
+#[test]
+fn what_only_the_log_has_is_bounded_in_write_through() {
+    rig(7, CacheMode::WriteThrough).session(|io, engine| async move {
+        let mut most = 0;
+        for n in 0..400 {
+            put(&io, &engine, n % 40 * EXTENT_BYTES + n * 512 / 4096 * 4096, 16_384, n).await;
+            most = most.max(engine.status().dirty_bytes);
+        }
+        // Half of the smallest log.
+        assert!(most <= 2 * MIB, "{most}");
+    });
+}
+
+#[test]
+fn a_new_fast_drive_makes_a_cache_of_a_lone_slow_one() {
+    let rig = rig(8, CacheMode::WriteThrough);
+    rig.session(|io, engine| async move {
+        for extent in 0..8 {
+            put(&io, &engine, extent * EXTENT_BYTES, EXTENT, 1).await;
+        }
+        engine.flush().await.unwrap();
+        promote(&io, &engine, 3).await;
+    });
+    rig.run(|io, _, _| {
+        let rig = &rig;
+        async move {
+            let engine = open_slow_alone(rig, &io, OpenOptions::default()).await.unwrap();
+            put(&io, &engine, EXTENT_BYTES, EXTENT, 2).await;
+            zero(&engine, 2 * EXTENT_BYTES, EXTENT_BYTES).await;
+            put(&io, &engine, 20 * EXTENT_BYTES, 4096, 2).await;
+            engine.close().await.unwrap();
+        }
+    });
+    // The old drive, as it was: everything on it is believed to be something else.
+    rig.run(|io, fast, slow| async move {
+        attach_cache(&io, &fast, &slow).await.unwrap();
+    });
+    for _ in 0..2 {
+        rig.session(|io, engine| async move {
+            assert!(!engine.status().alone);
+            expect(&io, &engine, 0, EXTENT, 1).await;
+            expect(&io, &engine, EXTENT_BYTES, EXTENT, 2).await;
+            expect_zeros(&io, &engine, 2 * EXTENT_BYTES, EXTENT).await;
+            expect(&io, &engine, 20 * EXTENT_BYTES, 4096, 2).await;
+            expect_zeros(&io, &engine, 20 * EXTENT_BYTES + 4096, 4096).await;
+            promote(&io, &engine, 3).await;
+            expect(&io, &engine, 3 * EXTENT_BYTES, EXTENT, 1).await;
+        });
+        rig.assert_sound();
+    }
+}
+
+#[test]
+fn a_volume_that_needs_its_fast_drive_is_not_given_an_empty_one() {
+    let back = rig(9, CacheMode::WriteBack);
+    let span = Rig::small(9);
+    span.create();
+    for rig in [back, span] {
+        rig.session(|io, engine| async move { put(&io, &engine, 0, EXTENT, 1).await });
+        let refused =
+            rig.run(
+                |io, fast, slow| async move { attach_cache(&io, &fast, &slow).await.unwrap_err() },
+            );
+        assert!(matches!(refused, Error::Unsuitable(_)), "{refused}");
+        rig.session(|io, engine| async move { expect(&io, &engine, 0, EXTENT, 1).await });
+    }
+}
