@@ -203,7 +203,7 @@ fn check_command_docs(problems: &mut Vec<String>) -> Outcome {
     let entries = fs::read_dir(&commands).map_err(|e| format!("{}: {e}", commands.display()))?;
     for entry in entries.flatten() {
         let path = entry.path();
-        let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy().replace('_', "-");
         if stem == "mod" {
             continue;
         }

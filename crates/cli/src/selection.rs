@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use engine::{Error, Inspection, Member, Superblock, Tier};
+use engine::{CacheMode, Class, Error, Inspection, Member, Superblock, Tier};
 use io::ErrorKind;
 use io::units::human_bytes;
 use rustix::io::Errno;
@@ -184,14 +184,15 @@ impl Selection {
     }
 
     /// Opens the drives; one that is not there or cannot be opened is told to the engine as gone.
-    /// When one is gone the other is opened for reading only.
+    /// When one is gone the other is opened for reading only, unless it is all that the volume needs.
     ///
     /// # Errors
     /// A drive is of another volume than the file says, or in use.
     pub fn open(&self, kernel: &Kernel, access: Access) -> Result<[Member; 2], Failure> {
         self.refuse_strangers()?;
         let looks = Tier::BOTH.map(|tier| self.look(tier));
-        let access = if looks.iter().all(Result::is_ok) { access } else { Access::ReadOnly };
+        let complete = looks.iter().all(Result::is_ok) || looks[1].is_ok() && self.goes_on_slow();
+        let access = if complete { access } else { Access::ReadOnly };
         if let [Err(one), Err(other)] = &looks {
             return Err(Failure::failed(format!("{one}; {other}")));
         }
@@ -214,6 +215,13 @@ impl Selection {
             });
         }
         Ok(members.try_into().unwrap_or_else(|_| unreachable!("two drives")))
+    }
+
+    /// Whether the volume can be written with its slow drive alone: in write-through it has all.
+    fn goes_on_slow(&self) -> bool {
+        matches!(members::read(&self.slow), Ok(Inspection::Member(superblock))
+            if superblock.geometry.class == Class::Cache
+                && superblock.cache_mode == CacheMode::WriteThrough)
     }
 
     /// Refuses when a drive that is there belongs to another volume than the file says.

@@ -6,7 +6,7 @@
 use std::fmt::Write;
 use std::path::PathBuf;
 
-use engine::{State, Superblock, Tier};
+use engine::{Class, State, Superblock, Tier};
 use export::{KindMeter, Meter};
 use io::units::human_bytes;
 use serde::{Deserialize, Serialize};
@@ -73,6 +73,12 @@ pub struct VolumeStatus {
     pub size_bytes: Option<u64>,
     /// Unit of placement.
     pub extent_bytes: Option<u64>,
+    /// Class cache: `writethrough` or `writeback`.
+    #[serde(default)]
+    pub mode: Option<String>,
+    /// Class cache: bytes that the slow drive does not have yet; `None` when not served.
+    #[serde(default)]
+    pub dirty_bytes: Option<u64>,
     /// What flushes promise, and what a power cut could take now.
     pub durability: Option<DurabilityStatus>,
     /// RAM for map, heat and log index: now while served, else what the map will take when full.
@@ -380,6 +386,8 @@ impl VolumeStatus {
             class: Some(geometry.class.name().to_owned()),
             size_bytes: Some(geometry.volume_bytes),
             extent_bytes: Some(geometry.extent_bytes),
+            mode: engine.cache_mode.map(|mode| mode.to_string()),
+            dirty_bytes: engine.cache_mode.map(|_| engine.dirty_bytes),
             durability: Some(DurabilityStatus::new(engine.flush_mode, engine.exposed)),
             memory_bytes: Some(engine.memory_bytes),
             extents_mapped: Some(engine.extents_mapped),
@@ -458,6 +466,11 @@ impl VolumeStatus {
             class: geometry.map(|geometry| geometry.class.name().to_owned()),
             size_bytes: geometry.map(|geometry| geometry.volume_bytes),
             extent_bytes: geometry.map(|geometry| geometry.extent_bytes),
+            mode: any
+                .as_ref()
+                .filter(|any| any.geometry.class == Class::Cache)
+                .map(|any| any.cache_mode.to_string()),
+            dirty_bytes: None,
             durability: fast_mode
                 .map(|mode| DurabilityStatus::new(mode, engine::Exposed::default())),
             memory_bytes: geometry.map(|geometry| geometry.map_memory_bytes()),
@@ -527,6 +540,10 @@ impl VolumeStatus {
             let memory = self.memory_bytes.map(human_bytes).unwrap_or_default();
             let (size, extent) = (human_bytes(size), human_bytes(extent));
             line("size", &format!("{size}, class {class}, extents of {extent}, {memory} of RAM"));
+        }
+        if let Some(mode) = &self.mode {
+            let dirty = self.dirty_bytes.map(|bytes| format!(", {} dirty", human_bytes(bytes)));
+            line("cache", &format!("{mode}{}", dirty.unwrap_or_default()));
         }
         if let Some(durability) = &self.durability {
             line("flushes", &durability.text());
@@ -653,6 +670,20 @@ fn judge_live(engine: &engine::Status, fast: &DriveStatus, slow: &DriveStatus) -
             Some(format!(
                 "Bring the drive back, then stop and serve the volume again. If it is lost for \
                  good, copy what can be read; 'bimetal lost {name}' lists what cannot."
+            )),
+        );
+    }
+    if engine.alone && engine.poisoned.is_none() {
+        let why = fast.problem.as_deref().unwrap_or("it is not there");
+        return (
+            Health::Degraded,
+            format!(
+                "The fast drive is gone ({why}). Nothing is lost: the volume goes on with the slow \
+                 drive, which has everything, at its speed."
+            ),
+            Some(format!(
+                "Stop the volume and give it a fast drive again: bimetal attach-cache {} --fast DEV.",
+                engine.name
             )),
         );
     }

@@ -22,7 +22,7 @@ use crate::format::superblock::{DOUBT_PAGE, State as Left, Superblock};
 use crate::geometry::Class;
 use crate::log::waits::WrittenWaits;
 use crate::log::{Logged, writer};
-use crate::loss::{self, LostRange};
+use crate::loss::{self, Loss, LostRange};
 use crate::map_repair::repair;
 use crate::marks::{self, Mark};
 use crate::recover::{Source, recover};
@@ -112,8 +112,8 @@ impl Engine {
         // In write-through the slow drive has everything, and goes on for writing too.
         let through =
             pair[0].geometry.class == Class::Cache && pair[0].cache_mode == CacheMode::WriteThrough;
-        let goes_on = through && fast.gone().is_some() && slow.gone().is_none();
-        let read_only = options.read_only || options.rescue || gone.is_some() && !goes_on;
+        let lone = through && fast.gone().is_some() && slow.gone().is_none();
+        let read_only = options.read_only || options.rescue || gone.is_some() && !lone;
         if !read_only && !pair[0].may_write() {
             return Err(Error::Superblock {
                 path: fast.info().path.clone(),
@@ -126,6 +126,10 @@ impl Engine {
         let (superblock, rescue) = (&pair[0], options.rescue);
         let source = Source { io, fast: &fast, slow: &slow, superblock, doubt_page, rescue };
         let mut state = recover(&source).await?;
+        // Unless its map is damaged: what is unknown must not be taken for a hole and overwritten.
+        let knows_all = state.loss.as_ref().is_none_or(Loss::knows_all);
+        let goes_on = lone && knows_all && state.map.on_fast_alone() == 0;
+        let read_only = read_only || lone && !goes_on;
         state.recovery.unclean = pair.iter().any(|superblock| superblock.state != Left::Clean);
         if state.recovery.unclean {
             marks::hit(Mark::UncleanOpened);

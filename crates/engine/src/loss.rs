@@ -180,6 +180,11 @@ impl Loss {
         self.unknown[extent.0 as usize / 64] |= 1 << (extent.0 % 64);
     }
 
+    /// The drive that is left can vouch for every extent.
+    pub fn knows_all(&self) -> bool {
+        self.unknown.is_empty()
+    }
+
     pub fn is_unknown(&self, extent: ExtentId) -> bool {
         let word = self.unknown.get(extent.0 as usize / 64);
         word.is_some_and(|word| word >> (extent.0 % 64) & 1 != 0)

@@ -1,7 +1,8 @@
 //! One drive is lost: what the other one gives, opened alone, must be as true as after any fall, or an
-//! error. And nothing may be written, so that nothing has changed when the lost drive returns.
+//! error. And nothing may be written, so that nothing has changed when the lost drive returns; or else
+//! nothing may be missing (`bereft.rs`).
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -9,6 +10,7 @@ use engine::Tier;
 use io::Volume;
 use twin::{Random, Simulation, Snapshot, mix};
 
+use crate::bereft::go_on;
 use crate::oracle::{BLOCK_BYTES, Oracle};
 use crate::play::{Ended, Machine};
 use crate::player::Wrong;
@@ -65,8 +67,9 @@ pub(crate) fn look_alone<S: Subject>(
     let before = simulation.counters(left);
     let oracle = RefCell::new(oracle.clone());
     let seen = Rc::new(RefCell::new(Alone::default()));
+    let goes_on = Rc::new(Cell::new(false));
     let ended = machine.play(|io, fast, slow, label| {
-        let (seen, oracle) = (seen.clone(), &oracle);
+        let (seen, oracle, goes_on) = (seen.clone(), &oracle, goes_on.clone());
         async move {
             label.set(match survivor {
                 Tier::Fast => "reading from the fast drive alone",
@@ -75,6 +78,10 @@ pub(crate) fn look_alone<S: Subject>(
             let device = if survivor == Tier::Fast { fast } else { slow };
             let opened = subject.open_alone(&io, survivor, &device).await?;
             let Some(volume) = opened else { return Ok(()) };
+            if !volume.info().read_only {
+                goes_on.set(true);
+                return Ok(());
+            }
             let size_bytes = volume.info().size_bytes;
             let ranges = sample(&oracle.borrow(), seed);
             for range in ranges {
@@ -102,6 +109,11 @@ pub(crate) fn look_alone<S: Subject>(
     });
     if let Ended::Wrong { stage, message } = ended {
         return Err(Wrong { stage, message });
+    }
+    if goes_on.get() {
+        let oracle = oracle.into_inner();
+        go_on(subject, fallen, survivor, &oracle, seed)?;
+        return Ok(Alone { read: 1, lost: 0 });
     }
     let after = simulation.counters(left);
     if (after.writes, after.flushes) != (before.writes, before.flushes) {

@@ -13,6 +13,7 @@ mod allowed;
 mod alone;
 #[cfg(feature = "canaries")]
 mod aviary;
+mod bereft;
 mod bimetal;
 mod campaign;
 mod enumerate;

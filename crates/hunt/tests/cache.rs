@@ -1,20 +1,34 @@
 //! Volumes of class cache under power cuts: the stories of the engine, in both modes, and each drive
 //! alone now and then.
 
-use engine::CacheMode;
-use hunt::{Cached, Effort, enumerate, stories};
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::rc::Rc;
+
+use engine::{CacheMode, Engine, Tier};
+use hunt::{
+    Cached, Effort, Oracle, Scenario, Stage, Subject, Trouble, Watched, Workload, enumerate,
+    stories,
+};
+use io::Durability::Volatile;
+use io::units::{KIB, MIB, SECOND_NS};
+use io::{Device, Io, IoError, WaitList};
+use twin::{CacheLoss, DriveId, DriveSpec, Random, Simulation};
 
 /// Stories are the same in each run; other seeds are for hunting.
 const SEED: u64 = 1;
 
 /// Plays a share of the stories; more tests run side by side. Deferred mode is told elsewhere.
 fn survives(mode: CacheMode, atomic_write_bytes: u32) {
+    let through = mode == CacheMode::WriteThrough;
+    // What only the slow drive has of unflushed writes is as whole as that drive writes it.
+    let alone_every = if through && atomic_write_bytes == 512 { 0 } else { 8 };
     let effort = Effort {
         stride: 7,
         seeds: 1,
         recut_every: 500,
         relive_every: 8,
-        alone_every: 8,
+        alone_every,
         ..Effort::default()
     };
     for story in stories(SEED, atomic_write_bytes) {
@@ -42,4 +56,197 @@ fn a_write_back_cache_survives_on_drives_that_tear() {
 #[test]
 fn a_write_back_cache_survives_on_drives_that_do_not_tear() {
     survives(CacheMode::WriteBack, 4096);
+}
+
+#[test]
+fn a_write_through_cache_survives_on_drives_that_tear() {
+    survives(CacheMode::WriteThrough, 512);
+}
+
+#[test]
+fn a_write_through_cache_survives_on_drives_that_do_not_tear() {
+    survives(CacheMode::WriteThrough, 4096);
+}
+
+/// Drives that do not tear, and a little of everything on them.
+struct Prey {
+    simulation: Simulation,
+    fast: DriveId,
+    slow: DriveId,
+    oracle: Rc<RefCell<Oracle>>,
+    seed: u64,
+}
+
+impl Prey {
+    fn new(seed: u64) -> Prey {
+        let simulation = Simulation::new(seed);
+        let whole = |spec| DriveSpec { atomic_write_bytes: 4096, ..spec };
+        let fast = simulation.add_drive(whole(DriveSpec::fast("fast", 10 * MIB)));
+        let slow = simulation.add_drive(whole(DriveSpec::slow("slow", 68 * MIB)));
+        let oracle = Rc::new(RefCell::new(Oracle::new()));
+        let prey = Prey { simulation, fast, slow, oracle, seed };
+        prey.play(|io, fast, slow| async move {
+            Cached(CacheMode::WriteThrough).create(&io, &fast, &slow).await
+        });
+        prey
+    }
+
+    fn play<T, F: Future<Output = Result<T, String>>>(
+        &self,
+        work: impl FnOnce(Io, Device, Device) -> F,
+    ) -> T {
+        let io = self.simulation.boot();
+        let fast = self.simulation.device(&io, self.fast);
+        let slow = self.simulation.device(&io, self.slow);
+        let outcome = self.simulation.run(&io, work(io.clone(), fast, slow)).done();
+        io.drop_tasks();
+        outcome.unwrap_or_else(|message| panic!("seed {}: {message}", self.seed))
+    }
+
+    /// Clients at work; each of their requests must succeed.
+    async fn work(&self, volume: &Watched<Engine>, salt: u64, steps: u64) -> Result<(), String> {
+        let workload = Workload {
+            seed: self.seed * 100 + salt,
+            clients: 4,
+            steps,
+            span: 0..4 * MIB,
+            length_bytes_max: 256 * KIB,
+            patient: false,
+        };
+        workload.run(volume).await.map_err(|trouble| trouble.to_string())
+    }
+
+    /// A session over both drives. The fast one dies after so long, if it is to. Gives how long
+    /// clients were at work.
+    fn serve(&self, dies_after_ns: Option<u64>) -> u64 {
+        self.play(|io, fast, slow| async move {
+            let volume = Cached(CacheMode::WriteThrough).open(&io, &fast, &slow).await?;
+            let watched = Watched::new(&io, volume.clone(), self.oracle.clone());
+            // Copies on the fast drive, which clients then write over.
+            self.work(&watched, 1, 20).await?;
+            for round in 0..24 {
+                let at = round % 4 * 256 * KIB + round * 4096;
+                watched.read(at, 4096).await.map_err(|trouble| trouble.to_string())?;
+            }
+            io.sleep(2 * SECOND_NS).await;
+            let begun_ns = self.simulation.now_ns();
+            if let Some(after_ns) = dies_after_ns {
+                let (simulation, drive, timer) = (self.simulation.clone(), self.fast, io.clone());
+                io.spawn(async move {
+                    timer.sleep(after_ns).await;
+                    simulation.set_dead(drive, true);
+                });
+            }
+            self.work(&watched, 2, 12).await?;
+            let took_ns = self.simulation.now_ns() - begun_ns;
+            let closing = self.oracle.borrow_mut().begin_close();
+            if dies_after_ns.is_some() {
+                // Some die with requests under way and some at rest; not all end well.
+                if self.seed.is_multiple_of(2) {
+                    return Ok(took_ns);
+                }
+            }
+            volume.close().await.map_err(|error| error.to_string())?;
+            self.oracle.borrow_mut().end_flush(closing);
+            Ok(took_ns)
+        })
+    }
+
+    /// What the slow drive has, opened alone; then more work.
+    fn serve_alone(&self, salt: u64) {
+        self.play(|io, _, slow| async move {
+            let mode = Cached(CacheMode::WriteThrough);
+            let volume = mode.open_alone(&io, Tier::Slow, &slow).await?.ok_or("not alone")?;
+            let watched = Watched::new(&io, volume.clone(), self.oracle.clone());
+            let looked = watched.look_after_cut(&mut Random::new(salt)).await;
+            looked.map_err(|trouble| trouble.to_string())?;
+            self.work(&watched, salt, 8).await
+        });
+    }
+
+    fn cut(&self, loss: CacheLoss) {
+        self.simulation.power_cut(loss);
+        self.oracle.borrow_mut().cut();
+    }
+}
+
+#[test]
+fn in_write_through_no_request_fails_whenever_the_fast_drive_dies() {
+    for seed in 1..=2 {
+        let took_ns = Prey::new(seed).serve(None);
+        assert!(took_ns > 0);
+        const MOMENTS: u64 = 24;
+        for moment in 0..MOMENTS {
+            let prey = Prey::new(seed);
+            prey.serve(Some(took_ns * moment / MOMENTS + moment * 977));
+            prey.cut(CacheLoss::Torn(moment));
+            prey.simulation.set_dead(prey.fast, true);
+            prey.serve_alone(3);
+            prey.cut(CacheLoss::Torn(moment + 100));
+            prey.simulation.set_dead(prey.fast, true);
+            prey.serve_alone(4);
+            // What the fast drive has is old by now.
+            prey.simulation.set_dead(prey.fast, false);
+            prey.play(|io, fast, slow| async move {
+                match Cached(CacheMode::WriteThrough).open(&io, &fast, &slow).await {
+                    Ok(_) => Err("an old fast drive was taken for a current one".to_owned()),
+                    Err(words) if words.contains("attach-cache") => Ok(()),
+                    Err(words) => Err(words),
+                }
+            });
+        }
+    }
+}
+
+async fn change(stage: &Stage<Engine>, mode: CacheMode) -> Result<(), Trouble> {
+    let changed = stage.volume.volume().set_cache_mode(mode).await;
+    changed.map_err(|error| Trouble::Refused(IoError::from(error)))
+}
+
+fn changing_modes(seed: u64, atomic_write_bytes: u32) -> Scenario<Engine> {
+    let whole = |spec| DriveSpec { atomic_write_bytes, ..spec };
+    let fast = whole(DriveSpec::fast("fast", 10 * MIB));
+    let slow = whole(DriveSpec::slow("slow", 68 * MIB));
+    let work = move |salt| Workload {
+        seed: seed * 100 + salt,
+        clients: 3,
+        steps: 6,
+        span: 0..2 * MIB,
+        length_bytes_max: 256 * KIB,
+        patient: false,
+    };
+    Scenario::new("the mode changes", seed, fast, slow)
+        .prepare(move |stage| async move { work(1).run(&stage.volume).await })
+        .act(move |stage| async move {
+            let volume = stage.volume.clone();
+            let (ended, at_work) = (Rc::new(WaitList::new()), Rc::new(Cell::new(true)));
+            let (wake, still, watched) = (ended.clone(), at_work.clone(), volume.clone());
+            let outcome = Rc::new(RefCell::new(Ok(())));
+            let told = outcome.clone();
+            volume.io().spawn(async move {
+                *told.borrow_mut() = work(2).run(&watched).await;
+                still.set(false);
+                wake.wake_all();
+            });
+            change(&stage, CacheMode::WriteThrough).await?;
+            volume.write(8192, 12288, Volatile).await?;
+            volume.flush().await?;
+            change(&stage, CacheMode::WriteBack).await?;
+            work(3).run(&volume).await?;
+            change(&stage, CacheMode::WriteThrough).await?;
+            ended.until(|| (!at_work.get()).then_some(())).await;
+            outcome.replace(Ok(()))
+        })
+}
+
+#[test]
+fn a_change_of_the_mode_survives_cuts_at_every_operation() {
+    for atomic_write_bytes in [512, 4096] {
+        let alone_every = if atomic_write_bytes == 512 { 0 } else { 3 };
+        let effort = Effort { stride: 3, seeds: 1, alone_every, ..Effort::default() };
+        for seed in 1..3 {
+            let story = changing_modes(seed, atomic_write_bytes);
+            enumerate(&Cached(CacheMode::WriteBack), &story, &effort).expect_clean();
+        }
+    }
 }

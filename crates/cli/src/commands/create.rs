@@ -8,9 +8,9 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use engine::{Class, CreateOptions, FlushMode, Geometry, Inspection, Tier};
-use io::DeviceInfo;
+use engine::{CacheMode, Class, CreateOptions, FlushMode, Geometry, Inspection, Tier};
 use io::units::{human_bytes, parse_bytes};
+use io::{Device, DeviceInfo};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use serde::Serialize;
@@ -34,6 +34,7 @@ use crate::volume_name::VolumeName;
 #[command(after_help = "Examples:
   bimetal create vol0 --fast /dev/nvme0n1p3 --slow /dev/sdb
   bimetal create demo --fast fast.img:1G --slow slow.img:8G    (makes sparse files)
+  bimetal create vol0 --fast /dev/nvme0n1p3 --slow /dev/sdb --class cache
   bimetal create vol0 --fast /dev/nvme0n1p3 --slow /dev/sdb --dry-run
 
 A drive that is mounted or otherwise in use is always refused. A drive that holds a file system,
@@ -47,9 +48,14 @@ pub struct CreateArguments {
     /// The slow drive, likewise
     #[arg(long, value_name = "DEV")]
     slow: DriveArgument,
-    /// What losing a drive means: in 'span' the capacities add up
+    /// What losing a drive means: in 'span' the capacities add up; in 'cache' everything has its place
+    /// on the slow drive, and the fast one holds copies
     #[arg(long, value_enum, default_value = "span")]
     class: ClassArgument,
+    /// Class cache: 'writethrough' (a flush has everything on the slow drive, so that losing the fast
+    /// one loses nothing; the default) or 'writeback' (a flush costs no more than the fast drive's)
+    #[arg(long, value_name = "MODE")]
+    mode: Option<CacheMode>,
     /// Unit of placement: a power of two from 64K to 4M
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "128K")]
     extent: u64,
@@ -70,6 +76,7 @@ pub struct CreateArguments {
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum ClassArgument {
     Span,
+    Cache,
 }
 
 /// What is, or would be, created.
@@ -80,6 +87,9 @@ struct Creation {
     volume: Option<String>,
     dry_run: bool,
     class: &'static str,
+    /// Of class cache.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mode: Option<&'static str>,
     size_bytes: u64,
     extent_bytes: u64,
     landing_bytes: u64,
@@ -108,8 +118,8 @@ struct CreationDrive {
 }
 
 /// A drive that has passed the checks.
-struct Candidate {
-    path: PathBuf,
+pub(super) struct Candidate {
+    pub(super) path: PathBuf,
     size_bytes: u64,
     /// The file must be made.
     make: bool,
@@ -134,14 +144,20 @@ pub fn run(arguments: &CreateArguments, settings: &Settings) -> Outcome {
     let fast = examine(Tier::Fast, &arguments.fast, arguments.force)?;
     let slow = examine(Tier::Slow, &arguments.slow, arguments.force)?;
     let warnings = compare(&fast, &slow)?;
-    let ClassArgument::Span = arguments.class;
+    let class = match (arguments.class, arguments.mode) {
+        (ClassArgument::Span, Some(_)) => {
+            return Err(Failure::usage("--mode is for --class cache; this is class span"));
+        }
+        (ClassArgument::Span, None) => Class::Span,
+        (ClassArgument::Cache, _) => Class::Cache,
+    };
     let options = CreateOptions {
         name: arguments.name.to_string(),
-        class: Class::Span,
+        class,
         extent_bytes: arguments.extent,
         landing_bytes: arguments.landing,
         flush_mode: arguments.durability,
-        ..CreateOptions::new(arguments.name.to_string())
+        cache_mode: arguments.mode.unwrap_or_default(),
     };
     let geometry = engine::plan(&fast.info(), &slow.info(), &options)
         .map_err(|error| Failure::usage(error.to_string()))?;
@@ -170,7 +186,11 @@ fn check_name(arguments: &CreateArguments, settings: &Settings) -> Result<(), Fa
 }
 
 /// Looks at one drive and refuses what must not be overwritten.
-fn examine(tier: Tier, argument: &DriveArgument, force: bool) -> Result<Candidate, Failure> {
+pub(super) fn examine(
+    tier: Tier,
+    argument: &DriveArgument,
+    force: bool,
+) -> Result<Candidate, Failure> {
     let path = &argument.path;
     if !path.exists() {
         let Some(size_bytes) = argument.create_bytes else {
@@ -268,7 +288,7 @@ fn resolved(path: &Path) -> Result<PathBuf, Failure> {
 }
 
 /// Refuses drives that cannot go together, and says what is unwise.
-fn compare(fast: &Candidate, slow: &Candidate) -> Result<Vec<String>, Failure> {
+pub(super) fn compare(fast: &Candidate, slow: &Candidate) -> Result<Vec<String>, Failure> {
     let refuse = |why: String| {
         Err(Failure::refused(why)
             .hint("a volume needs two different drives; no flag overrides this"))
@@ -301,6 +321,19 @@ fn compare(fast: &Candidate, slow: &Candidate) -> Result<Vec<String>, Failure> {
 }
 
 impl Candidate {
+    /// A drive that stays what it is.
+    pub(super) fn member(drive: Drive) -> Candidate {
+        Candidate {
+            path: drive.path.clone(),
+            size_bytes: drive.size_bytes,
+            make: false,
+            empty: false,
+            findings: Vec::new(),
+            membership: membership(&drive.path),
+            drive: Some(drive),
+        }
+    }
+
     /// What `plan` needs to know; the rest is settled when the drive is opened.
     fn info(&self) -> DeviceInfo {
         DeviceInfo {
@@ -315,7 +348,7 @@ impl Candidate {
 
     /// Brings a file to its size. What is on a drive that has its size is wiped later, when the
     /// drive is locked.
-    fn prepare(&self) -> Result<(), Failure> {
+    pub(super) fn prepare(&self) -> Result<(), Failure> {
         let path = &self.path;
         if self.make {
             return blank_file::make(path, self.size_bytes);
@@ -333,6 +366,23 @@ impl Candidate {
         file.sync_all().on_path("write to", path)
     }
 
+    /// Opens and locks the drive, if it still is what was examined.
+    pub(super) fn open(&self, kernel: &Kernel) -> Result<Device, Failure> {
+        let device =
+            kernel.open_device(&self.path, Access::ReadWrite).map_err(|error| {
+                match error.errno == Errno::BUSY.raw_os_error() {
+                    true => in_use::refusal(&self.path),
+                    false => error.into(),
+                }
+            })?;
+        match self.empty {
+            // Emptied, so it is a member of nothing; if it is, it was made one since.
+            true if membership(&self.path).is_some() => Err(in_use::refusal(&self.path)),
+            true => Ok(device),
+            false => self.still_as_examined().map(|()| device),
+        }
+    }
+
     /// Refuses when somebody made a volume of the drive since it was examined. Called while the
     /// drive is locked, so that this stays true.
     fn still_as_examined(&self) -> Result<(), Failure> {
@@ -345,7 +395,7 @@ impl Candidate {
     }
 
     /// Overwrites what was found.
-    fn wipe(&self) -> Result<(), Failure> {
+    pub(super) fn wipe(&self) -> Result<(), Failure> {
         if self.findings.is_empty() || self.empty {
             return Ok(());
         }
@@ -414,21 +464,7 @@ fn format_drives(
     slow: &Candidate,
 ) -> Result<String, Failure> {
     let (io, kernel) = Kernel::start(KernelOptions::default())?;
-    let open = |candidate: &Candidate| {
-        let device = kernel.open_device(&candidate.path, Access::ReadWrite).map_err(|error| {
-            match error.errno == Errno::BUSY.raw_os_error() {
-                true => in_use::refusal(&candidate.path),
-                false => error.into(),
-            }
-        })?;
-        match candidate.empty {
-            // Emptied, so it is a member of nothing; if it is, it was made one since.
-            true if membership(&candidate.path).is_some() => Err(in_use::refusal(&candidate.path)),
-            true => Ok(device),
-            false => candidate.still_as_examined().map(|()| device),
-        }
-    };
-    let (fast_device, slow_device) = (open(fast)?, open(slow)?);
+    let (fast_device, slow_device) = (fast.open(&kernel)?, slow.open(&kernel)?);
     fast.wipe()?;
     slow.wipe()?;
     let (fast, slow) = (fast_device, slow_device);
@@ -460,6 +496,7 @@ fn describe(
         volume: None,
         dry_run: arguments.dry_run,
         class: geometry.class.name(),
+        mode: (geometry.class == Class::Cache).then(|| arguments.mode.unwrap_or_default().name()),
         size_bytes: geometry.volume_bytes,
         extent_bytes: geometry.extent_bytes,
         landing_bytes: geometry.layouts[Tier::Fast.index()].log_bytes,
@@ -505,6 +542,7 @@ fn text(creation: &Creation) -> String {
     };
     let warnings: String =
         creation.warnings.iter().map(|warning| format!("warning: {warning}\n")).collect();
+    let mode = creation.mode.map(|mode| format!(" ({mode})")).unwrap_or_default();
     let next = match &creation.volume {
         Some(_) => {
             format!("next: bimetal attach {name}    (or: bimetal serve {name} --print-uri)\n")
@@ -512,7 +550,7 @@ fn text(creation: &Creation) -> String {
         None => String::new(),
     };
     format!(
-        "{begin}\n{size} in class {}, extents of {extent}, landing log of {landing}\n\
+        "{begin}\n{size} in class {}{mode}, extents of {extent}, landing log of {landing}\n\
          RAM when full: {memory} for the map, at most {log_memory} more for the log\n\n\
          {}{warnings}{next}",
         creation.class,

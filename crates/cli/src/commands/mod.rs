@@ -1,6 +1,7 @@
 //! One file per subcommand: its flags, its help with examples, and what it does.
 
 pub mod attach;
+pub mod attach_cache;
 pub mod check;
 pub mod create;
 pub mod destroy;

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use clap::Args;
-use engine::{Engine, FlushMode, OpenOptions};
+use engine::{CacheMode, Engine, FlushMode, OpenOptions};
 use export::control::ControlRequest;
 use serde::Serialize;
 use uring::{Access, Kernel, KernelOptions};
@@ -21,12 +21,14 @@ use crate::volume_name::VolumeName;
   bimetal set vol0 durability=deferred=250        (a power cut takes up to 250 ms, never order)
   bimetal set vol0 durability=deferred=1s,64M     (nor more than 64 MiB)
   bimetal set vol0 durability=strict              (returns when everything is durable)
+  bimetal set vol0 mode=writeback                 (class cache: flushes stop at the fast drive)
+  bimetal set vol0 mode=writethrough              (returns when everything is on the slow drive)
 
 A volume that is served is changed while it is in use; one that is not is opened, changed and closed.")]
 pub struct SetArguments {
     /// Name of the volume, as given at 'create'
     name: VolumeName,
-    /// durability=strict or durability=deferred=MS[,BYTES]
+    /// durability=strict, durability=deferred=MS[,BYTES], mode=writethrough or mode=writeback
     #[arg(value_name = "SETTING=VALUE")]
     setting: Setting,
 }
@@ -35,6 +37,23 @@ pub struct SetArguments {
 #[derive(Debug, Clone, Copy)]
 enum Setting {
     Durability(FlushMode),
+    Mode(CacheMode),
+}
+
+impl Setting {
+    fn name(self) -> &'static str {
+        match self {
+            Setting::Durability(_) => "durability",
+            Setting::Mode(_) => "mode",
+        }
+    }
+
+    fn value(self) -> String {
+        match self {
+            Setting::Durability(mode) => mode.to_string(),
+            Setting::Mode(mode) => mode.to_string(),
+        }
+    }
 }
 
 impl FromStr for Setting {
@@ -43,9 +62,10 @@ impl FromStr for Setting {
     fn from_str(text: &str) -> Result<Setting, String> {
         match text.split_once('=') {
             Some(("durability", mode)) => mode.parse().map(Setting::Durability),
+            Some(("mode", mode)) => mode.parse().map(Setting::Mode),
             _ => Err(format!(
-                "'{text}' is not a setting; there is durability=strict and \
-                 durability=deferred=MS[,BYTES]"
+                "'{text}' is not a setting; there is durability=strict, \
+                 durability=deferred=MS[,BYTES], mode=writethrough and mode=writeback"
             )),
         }
     }
@@ -54,7 +74,10 @@ impl FromStr for Setting {
 #[derive(Debug, Serialize)]
 struct Changed {
     name: String,
-    durability: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    durability: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mode: Option<String>,
     /// It is served, and was changed while in use.
     live: bool,
 }
@@ -62,28 +85,34 @@ struct Changed {
 /// Runs the command.
 pub fn run(arguments: &SetArguments, settings: &Settings) -> Outcome {
     let selection = selection::by_name(settings, &arguments.name)?;
-    let Setting::Durability(mode) = arguments.setting;
+    let setting = arguments.setting;
     let live = match ServerRecord::alive(settings, &selection.name)? {
         Some(_) => {
-            let request = ControlRequest::new("set").with("durability", mode.to_string());
+            let request = ControlRequest::new("set").with(setting.name(), setting.value());
             survey::ask(&settings.control_socket(&selection.name), &request)?;
             true
         }
         None => {
-            at_rest(settings, &selection, mode)?;
+            at_rest(settings, &selection, setting)?;
             false
         }
     };
     let name = selection.name.to_string();
-    let changed = Changed { name, durability: mode.to_string(), live };
+    let is_mode = matches!(setting, Setting::Mode(_));
+    let changed = Changed {
+        name,
+        durability: (!is_mode).then(|| setting.value()),
+        mode: is_mode.then(|| setting.value()),
+        live,
+    };
     settings.output.show("set", &changed, |changed| {
-        format!("volume '{}': durability {}\n", changed.name, changed.durability)
+        format!("volume '{}': {} {}\n", changed.name, setting.name(), setting.value())
     })?;
     Ok(Exit::Done)
 }
 
 /// Opens the volume, changes it, and closes it in order.
-fn at_rest(settings: &Settings, selection: &Selection, mode: FlushMode) -> Result<(), Failure> {
+fn at_rest(settings: &Settings, selection: &Selection, setting: Setting) -> Result<(), Failure> {
     selection.verify_identity()?;
     let _lock = ServerLock::take(settings, &selection.name)?;
     let (io, kernel) = Kernel::start(KernelOptions::default())?;
@@ -91,7 +120,10 @@ fn at_rest(settings: &Settings, selection: &Selection, mode: FlushMode) -> Resul
     let slow = kernel.open_device(&selection.slow, Access::ReadWrite)?;
     let outcome = io.block_on(async {
         let engine = Engine::open(&io, &fast, &slow, OpenOptions::default()).await?;
-        let changed = engine.set_flush_mode(mode).await;
+        let changed = match setting {
+            Setting::Durability(mode) => engine.set_flush_mode(mode).await,
+            Setting::Mode(mode) => engine.set_cache_mode(mode).await,
+        };
         engine.close().await?;
         changed
     });

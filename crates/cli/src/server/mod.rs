@@ -19,7 +19,7 @@ use std::process::Command;
 use std::rc::Rc;
 use std::task::Poll;
 
-use engine::{Engine, FlushMode, Member, OpenOptions};
+use engine::{CacheMode, Engine, FlushMode, Member, OpenOptions};
 use export::Metered;
 use export::control::{self, ControlReply, ControlRequest, ControlServer};
 use export::nbd::NbdOptions;
@@ -240,13 +240,18 @@ impl Server {
 
     /// Changes a setting while the volume is in use.
     async fn set(&self, request: &ControlRequest) -> ControlReply {
-        let mode = request.arguments.get("durability").and_then(|mode| mode.as_str());
-        let mode = match mode.map(str::parse::<FlushMode>) {
-            Some(Ok(mode)) => mode,
-            Some(Err(refusal)) => return ControlReply::failed("bad_setting", refusal),
-            None => return ControlReply::failed("bad_setting", "give a durability"),
+        let given = |name: &str| request.arguments.get(name).and_then(|value| value.as_str());
+        let durability = given("durability").map(str::parse::<FlushMode>);
+        let mode = given("mode").map(str::parse::<CacheMode>);
+        let outcome = match (durability, mode) {
+            (Some(Err(refusal)), _) | (_, Some(Err(refusal))) => {
+                return ControlReply::failed("bad_setting", refusal);
+            }
+            (Some(Ok(mode)), None) => self.engine.set_flush_mode(mode).await,
+            (None, Some(Ok(mode))) => self.engine.set_cache_mode(mode).await,
+            _ => return ControlReply::failed("bad_setting", "give a durability or a mode"),
         };
-        match self.engine.set_flush_mode(mode).await {
+        match outcome {
             Ok(()) => ControlReply::Done(serde_json::Value::Null),
             Err(error) => ControlReply::failed("failed", error.to_string()),
         }
@@ -308,6 +313,11 @@ impl Server {
             loss.damage.iter().for_each(|damage| eprintln!("bimetal: {damage}"));
             eprintln!("bimetal: 'bimetal lost {name}' lists what cannot be read");
         }
+        if self.engine.status().alone {
+            eprintln!(
+                "bimetal: '{name}' goes on without its fast drive: everything is on the slow one"
+            );
+        }
         let status = format!("serving {name} ({size})");
         // Not started by a service manager: then nobody listens, which is no failure.
         let _ = sd_notify::notify(&[NotifyState::Ready, NotifyState::Status(&status)]);
@@ -344,7 +354,9 @@ impl Server {
                 Event::Stop => match command_pid.take() {
                     // It is told to end too, and its end is ours.
                     Some(pid) => terminate(pid),
-                    None if self.engine.status().loss.is_some() => return Ok(Exit::Degraded),
+                    None if self.engine.status().loss.is_some() || self.engine.status().alone => {
+                        return Ok(Exit::Degraded);
+                    }
                     None => return Ok(Exit::Done),
                 },
             }
