@@ -80,6 +80,7 @@ enum Verb {
     Hunt(commands::hunt::HuntArguments),
     Destroy(commands::destroy::DestroyArguments),
     Lab(commands::lab::LabArguments),
+    Twin(commands::twin::TwinArguments),
 }
 
 impl Verb {
@@ -102,6 +103,7 @@ impl Verb {
             Verb::Hunt(_) => "hunt",
             Verb::Destroy(_) => "destroy",
             Verb::Lab(_) => "lab",
+            Verb::Twin(_) => "twin",
         }
     }
 
@@ -124,6 +126,7 @@ impl Verb {
             Verb::Hunt(arguments) => commands::hunt::run(arguments, settings),
             Verb::Destroy(arguments) => commands::destroy::run(arguments, settings),
             Verb::Lab(arguments) => commands::lab::run(arguments, settings),
+            Verb::Twin(arguments) => commands::twin::run(arguments, settings),
         }
     }
 }

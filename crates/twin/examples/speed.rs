@@ -1,17 +1,27 @@
 //! How many simulated operations a second of this machine's time carries out: 32 clients, 4 KiB
-//! random reads and writes half and half over 256 MiB, each client flushing after 64 of them.
+//! random reads and writes half and half, each client flushing after 64 of them.
+//!
+//! `speed` takes a plain drive with content, over 256 MiB; `speed NAME` the twin of that name
+//! without content, over all of it.
 
 use std::time::Instant;
 
-use twin::{DriveSpec, Random, Simulation};
+use twin::{DriveSpec, Profile, Random, Simulation};
 
 const CLIENTS: u64 = 32;
-const OPERATIONS: u64 = 60_000;
 const BLOCKS: u64 = 65_536;
 
 fn main() {
     let simulation = Simulation::new(1);
-    let drive = simulation.add_drive(DriveSpec::fast("fast", 1 << 40));
+    let (spec, blocks, operations) = match std::env::args().nth(1) {
+        Some(name) => {
+            let profile = Profile::named(&name).expect("a name of 'bimetal twin list'");
+            let spec = DriveSpec { keeps_content: false, ..profile.spec(name) };
+            (spec, profile.size_bytes() / 4096, 30_000)
+        }
+        None => (DriveSpec::fast("fast", 1 << 40), BLOCKS, 60_000),
+    };
+    let drive = simulation.add_drive(spec);
     let io = simulation.boot();
     let device = simulation.device(&io, drive);
     let begun = Instant::now();
@@ -22,8 +32,8 @@ fn main() {
             let _pass = done.enter(1).await;
             let mut random = Random::new(client);
             let mut buf = device.io().pool().take_zeroed(4096);
-            for step in 0..OPERATIONS {
-                let at = random.below(BLOCKS) * 4096;
+            for step in 0..operations {
+                let at = random.below(blocks) * 4096;
                 let transfer = match step % 2 {
                     0 => device.write(at, buf),
                     _ => device.read(at, buf),

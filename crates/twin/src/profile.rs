@@ -228,10 +228,24 @@ impl Profile {
         let mut part = self.file.part.clone();
         part.set(name, value)
             .map_err(|problem| ProfileError::Number(self.name().to_owned(), problem))?;
-        let physics = Physics::of(&part, self.file.size_bytes)
+        self.remade(self.file.size_bytes, part)
+    }
+
+    /// The same drive with so many times fewer bytes: as many seeks of as many milliseconds, the
+    /// same rates, the same share of spare.
+    pub fn shrunk(&self, times: u64) -> Result<Profile, ProfileError> {
+        let size_bytes = self.file.size_bytes / times.max(1) / (1 << 20) * (1 << 20);
+        if size_bytes < 1 << 26 {
+            let problem = format!("1/{times} of it leaves less than 64 MiB");
+            return Err(ProfileError::Number(self.name().to_owned(), problem));
+        }
+        self.remade(size_bytes, self.file.part.clone())
+    }
+
+    fn remade(&self, size_bytes: u64, part: Part) -> Result<Profile, ProfileError> {
+        let physics = Physics::of(&part, size_bytes)
             .map_err(|problem| ProfileError::Number(self.name().to_owned(), problem))?;
-        let File { schema, size_bytes, sector_bytes, rotational, volatile_bytes, setting, .. } =
-            *self.file;
+        let File { schema, sector_bytes, rotational, volatile_bytes, setting, .. } = *self.file;
         let file = File {
             schema,
             name: self.file.name.clone(),

@@ -1,5 +1,6 @@
 //! `bimetal lab`: experiments on drives.
 
+mod compare;
 mod facts;
 mod flush;
 mod powercut;
@@ -12,6 +13,7 @@ use crate::settings::Settings;
 /// Find out what a drive does, before it is trusted
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
+  bimetal lab compare                         (published figures beside those of the twins)
   bimetal lab flush --drive /dev/sdb          (what a flush costs, and whether that can be true)
   bimetal lab flush --file /mnt/test.img
   bimetal lab powercut witness --listen 0.0.0.0:7070 --record sdb.record
@@ -24,6 +26,7 @@ pub struct LabArguments {
 
 #[derive(Debug, Subcommand)]
 enum Experiment {
+    Compare(compare::CompareArguments),
     Flush(flush::FlushArguments),
     Powercut(powercut::PowercutArguments),
 }
@@ -31,6 +34,7 @@ enum Experiment {
 /// Runs the command.
 pub fn run(arguments: &LabArguments, settings: &Settings) -> Outcome {
     match &arguments.experiment {
+        Experiment::Compare(arguments) => compare::run(arguments, settings),
         Experiment::Flush(arguments) => flush::run(arguments, settings),
         Experiment::Powercut(arguments) => powercut::run(arguments, settings),
     }

@@ -17,3 +17,4 @@ pub mod scan;
 pub mod serve;
 pub mod set;
 pub mod status;
+pub mod twin;

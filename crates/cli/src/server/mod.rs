@@ -31,8 +31,9 @@ use uring::{Access, Kernel, KernelOptions};
 
 pub use doors::{DoorOptions, TlsOptions};
 use doors::{Doors, Served};
-use event::{Event, Events};
-pub use nbd_address::NbdAddress;
+use event::Event;
+pub use event::Events;
+pub use nbd_address::{NbdAddress, tcp_uri, unix_uri};
 pub use record::{ServerLock, ServerRecord};
 
 use crate::commands;

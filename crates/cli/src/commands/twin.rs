@@ -1,0 +1,56 @@
+//! `bimetal twin`: models of real drives.
+
+mod list;
+mod serve;
+mod show;
+
+use std::path::Path;
+
+use clap::{Args, Subcommand};
+use twin::Profile;
+
+use crate::failure::{Failure, OnPath, Outcome};
+use crate::settings::Settings;
+
+/// Look at models of real drives, and use one as a drive
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  bimetal twin list
+  bimetal twin show wd5002abys                 (its numbers, and where each is from)
+  bimetal twin serve wd5002abys,cache=off --nbd unix:/tmp/twin.sock --scale 1/64
+
+A condition may follow the name: cache=on, cache=off, fresh, used. A name with a slash or ending in .toml is
+a file of your own in the format of the built-in ones. docs/twins.md has the models.")]
+pub struct TwinArguments {
+    #[command(subcommand)]
+    verb: TwinVerb,
+}
+
+#[derive(Debug, Subcommand)]
+enum TwinVerb {
+    List(list::ListArguments),
+    Show(show::ShowArguments),
+    Serve(serve::ServeArguments),
+}
+
+/// Runs the command.
+pub fn run(arguments: &TwinArguments, settings: &Settings) -> Outcome {
+    match &arguments.verb {
+        TwinVerb::List(arguments) => list::run(arguments, settings),
+        TwinVerb::Show(arguments) => show::run(arguments, settings),
+        TwinVerb::Serve(arguments) => serve::run(arguments, settings),
+    }
+}
+
+/// The profile that a user means: a built-in one, or a file.
+fn profile(choice: &str) -> Result<Profile, Failure> {
+    let (name, words) = choice.split_once(',').unwrap_or((choice, ""));
+    let found = if name.contains('/') || name.ends_with(".toml") {
+        let path = Path::new(name);
+        let text = std::fs::read_to_string(path).on_path("read", path)?;
+        Profile::parse(name, &text).and_then(|profile| profile.choose(words))
+    } else {
+        Profile::named(choice)
+    };
+    found.map_err(|error| Failure::usage(error).hint("'bimetal twin list' lists them"))
+}
