@@ -4,6 +4,7 @@
 //! kernel and on a twin in virtual time. It knows nothing of bimetal volumes.
 
 pub mod compare;
+pub mod fio;
 pub mod flush;
 pub mod powercut;
 pub mod reference;

@@ -1,0 +1,139 @@
+//! Real drives and served volumes, measured by fio itself.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use super::{Bench, Moment, Outcome};
+use crate::fio::{JobFile, Limits, Report};
+
+/// What fio is pointed at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FioTarget {
+    /// A block device or a file.
+    Path(PathBuf),
+    /// A volume behind the NBD door.
+    Nbd(String),
+}
+
+/// Options of a job file that say what it works on, and how: the bench says that.
+const REPLACED: &[&str] = &["filename", "directory", "uri", "direct", "buffered", "write_bw_log", "write_lat_log", "write_iops_log"];
+
+/// fio at work on a real target.
+pub struct FioBench {
+    name: String,
+    target: FioTarget,
+    size_bytes: u64,
+    /// The kernel caches nothing of it: device or file system take O_DIRECT.
+    direct: bool,
+}
+
+impl FioBench {
+    /// fio on that target, which has so many bytes.
+    ///
+    /// # Errors
+    /// When there is no fio.
+    pub fn new(target: FioTarget, size_bytes: u64) -> Result<FioBench, String> {
+        let there = Command::new("fio").arg("--version").output().is_ok();
+        if !there {
+            return Err("fio is not installed; it is what measures real drives".to_owned());
+        }
+        let name = match &target {
+            FioTarget::Path(path) => path.display().to_string(),
+            FioTarget::Nbd(uri) => uri.clone(),
+        };
+        let direct = match &target {
+            FioTarget::Path(path) => takes_direct(path),
+            FioTarget::Nbd(_) => false,
+        };
+        Ok(FioBench { name, target, size_bytes, direct })
+    }
+
+    /// The job file as fio gets it: with this target, and nothing else of its own.
+    pub fn job_text(&self, text: &str, limits: Limits) -> String {
+        let mut out = String::from("[global]\n");
+        match &self.target {
+            FioTarget::Path(path) => {
+                out += &format!("filename={}\n", path.display().to_string().replace(':', "\\:"));
+                out += &format!("direct={}\nallow_mounted_write=0\n", u8::from(self.direct));
+            }
+            FioTarget::Nbd(uri) => out += &format!("ioengine=nbd\nuri={uri}\n"),
+        }
+        if let Some(ns) = limits.run_ns {
+            // Bounds jobs that name no time of their own; theirs comes later and wins.
+            out += &format!("runtime={}\n", ns.div_ceil(1_000_000_000));
+        }
+        let nbd = matches!(self.target, FioTarget::Nbd(_));
+        for line in text.lines() {
+            let option = line.split('=').next().unwrap_or_default().trim();
+            if REPLACED.contains(&option) || nbd && option == "ioengine" {
+                continue;
+            }
+            out += line;
+            out.push('\n');
+        }
+        out
+    }
+}
+
+fn takes_direct(path: &std::path::Path) -> bool {
+    use std::os::unix::fs::OpenOptionsExt;
+    // O_DIRECT as Linux on x86 and most others has it; a file system without it says EINVAL.
+    const O_DIRECT: i32 = 0o40000;
+    fs::OpenOptions::new().read(true).custom_flags(O_DIRECT).open(path).is_ok()
+}
+
+impl Bench for FioBench {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    fn is_virtual(&self) -> bool {
+        false
+    }
+
+    fn drives(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn renew(&mut self) -> Result<(), String> {
+        // A real drive is as it is.
+        Ok(())
+    }
+
+    fn play(&mut self, _: &JobFile, text: &str, limits: Limits) -> Result<Outcome, String> {
+        let dir = tempfile::tempdir().map_err(|error| format!("no room for a job file: {error}"))?;
+        let job = dir.path().join("job.fio");
+        let text = self.job_text(text, limits);
+        fs::write(&job, text).map_err(|error| format!("cannot write {}: {error}", job.display()))?;
+        let began = Instant::now();
+        let run = Command::new("fio")
+            .args(["--output-format=json", "--eta=never"])
+            .arg(&job)
+            .current_dir(dir.path())
+            .output()
+            .map_err(|error| format!("fio does not start: {error}"))?;
+        let printed = String::from_utf8_lossy(&run.stdout);
+        let said = String::from_utf8_lossy(&run.stderr);
+        let problem = || format!("fio failed on {}: {}", self.name, said.trim());
+        // Notes may stand before the document.
+        let document = printed.find('{').map(|at| &printed[at..]).ok_or_else(problem)?;
+        let report: Report = serde_json::from_str(document)
+            .map_err(|error| format!("fio's report is not understood: {error}; {}", said.trim()))?;
+        if !run.status.success() || report.jobs.iter().any(|job| job.error != 0) {
+            return Err(problem());
+        }
+        let seconds = began.elapsed().as_secs_f64();
+        Ok(Outcome { report, moments: Vec::new(), logs: Vec::new(), seconds })
+    }
+
+    fn rest(&mut self, duration_ns: u64) -> Result<Vec<Moment>, String> {
+        std::thread::sleep(Duration::from_nanos(duration_ns));
+        Ok(Vec::new())
+    }
+}

@@ -1,0 +1,155 @@
+//! Twins in virtual time.
+
+use std::cell::RefCell;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
+
+use io::units::SECOND_NS;
+use io::{Device, Io};
+use twin::{DriveCounters, DriveId, DriveSpec, Profile, Simulation};
+
+use super::{Bench, Moment, Outcome, Traffic};
+use crate::fio::{JobFile, Limits, Played, Report, play};
+
+/// One twin.
+pub struct TwinBench {
+    name: String,
+    spec: DriveSpec,
+    seed: u64,
+    running: Running,
+}
+
+struct Running {
+    simulation: Simulation,
+    drive: DriveId,
+    io: Io,
+    device: Device,
+}
+
+impl TwinBench {
+    /// The twin of that name, with choices behind commas: `wd5002abys,cache=off`.
+    ///
+    /// # Errors
+    /// A sentence that lists what there is.
+    pub fn new(choice: &str, seed: u64) -> Result<TwinBench, String> {
+        let profile = Profile::named(choice).map_err(|error| error.to_string())?;
+        let spec = DriveSpec { keeps_content: false, ..profile.spec(choice) };
+        let running = Running::start(&spec, seed);
+        Ok(TwinBench { name: format!("twin:{choice}"), spec, seed, running })
+    }
+}
+
+impl Running {
+    fn start(spec: &DriveSpec, seed: u64) -> Running {
+        let simulation = Simulation::new(seed);
+        let drive = simulation.add_drive(spec.clone());
+        let io = simulation.boot();
+        let device = simulation.device(&io, drive);
+        Running { simulation, drive, io, device }
+    }
+}
+
+impl Bench for TwinBench {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn size_bytes(&self) -> u64 {
+        self.spec.size_bytes
+    }
+
+    fn is_virtual(&self) -> bool {
+        true
+    }
+
+    fn drives(&self) -> Vec<String> {
+        vec![self.spec.path.clone()]
+    }
+
+    fn renew(&mut self) -> Result<(), String> {
+        self.running = Running::start(&self.spec, self.seed);
+        Ok(())
+    }
+
+    fn play(&mut self, file: &JobFile, _: &str, limits: Limits) -> Result<Outcome, String> {
+        let Running { simulation, drive, io, device } = &self.running;
+        let watched = [*drive];
+        let (played, moments) =
+            simulation.run(io, watch(simulation, io, &watched, play(device, file, limits))).done();
+        Ok(outcome(file, &played, moments))
+    }
+
+    fn rest(&mut self, duration_ns: u64) -> Result<Vec<Moment>, String> {
+        let Running { simulation, drive, io, .. } = &self.running;
+        let watched = [*drive];
+        let rest = io.sleep(duration_ns);
+        Ok(simulation.run(io, watch(simulation, io, &watched, rest)).done().1)
+    }
+}
+
+/// What was played, as an outcome.
+pub(super) fn outcome(file: &JobFile, played: &Played, moments: Vec<Moment>) -> Outcome {
+    let mut logs = Vec::new();
+    for (number, job) in played.jobs.iter().enumerate() {
+        let name = |kind: &str| format!("{}_{kind}.{}.log", job.job.name, number + 1);
+        logs.push((name("bw"), job.track.bandwidth_log()));
+        logs.push((name("iops"), job.track.iops_log()));
+        logs.push((name("clat"), job.track.latency_log()));
+    }
+    let seconds = (played.ended_ns - played.began_ns) as f64 / 1e9;
+    Outcome { report: Report::of(file, played), moments, logs, seconds }
+}
+
+/// Runs `work` and notes each second what the drives do.
+pub(super) async fn watch<T>(
+    simulation: &Simulation,
+    io: &Io,
+    drives: &[DriveId],
+    work: impl Future<Output = T>,
+) -> (T, Vec<Moment>) {
+    let counters = || drives.iter().map(|drive| simulation.counters(*drive)).collect::<Vec<_>>();
+    let moments = RefCell::new(Vec::new());
+    let before = RefCell::new(counters());
+    let note = |at_s: u64| {
+        let now = counters();
+        let drives = now.iter().zip(before.borrow().iter()).map(|(now, then)| since(now, then));
+        let moment = Moment { at_s, drives: drives.collect() };
+        moments.borrow_mut().push(moment);
+        *before.borrow_mut() = now;
+    };
+    let began_ns = io.now_ns();
+    let watching = async {
+        let mut at_s = 1;
+        loop {
+            io.sleep((began_ns + at_s * SECOND_NS).saturating_sub(io.now_ns())).await;
+            note(at_s);
+            at_s += 1;
+        }
+    };
+    let (mut work, mut watching) = (pin!(work), pin!(watching));
+    let value = poll_fn(|context| {
+        let done = work.as_mut().poll(context);
+        if done.is_pending() {
+            let never: Poll<()> = watching.as_mut().poll(context);
+            debug_assert!(never.is_pending());
+        }
+        done
+    })
+    .await;
+    // The second that had begun.
+    if counters() != *before.borrow() {
+        note((io.now_ns() - began_ns) / SECOND_NS + 1);
+    }
+    drop(before);
+    (value, moments.into_inner())
+}
+
+fn since(now: &DriveCounters, then: &DriveCounters) -> Traffic {
+    Traffic {
+        reads: now.reads - then.reads,
+        writes: now.writes - then.writes,
+        read_bytes: now.read_bytes - then.read_bytes,
+        write_bytes: now.write_bytes - then.write_bytes,
+    }
+}
