@@ -25,6 +25,7 @@ use crate::log::{Logged, writer};
 use crate::loss::{self, Loss, LostRange};
 use crate::map_repair::repair;
 use crate::marks::{self, Mark};
+use crate::policy::Placement;
 use crate::recover::{Source, recover};
 use crate::shared::Shared;
 use crate::state::State;
@@ -48,6 +49,8 @@ pub struct OpenOptions {
     /// When the volume is damaged, or a drive is gone, give what is certain and nothing else:
     /// read-only.
     pub rescue: bool,
+    /// Where what clients write goes.
+    pub placement: Placement,
 }
 
 /// A drive of a volume to be opened.
@@ -135,6 +138,7 @@ impl Engine {
             marks::hit(Mark::UncleanOpened);
         }
         state.last_request_ns = io.now_ns();
+        state.policy.set_placement(options.placement);
         if let Some(damage) = damage {
             state.loss.get_or_insert_default().damage.insert(0, damage);
         }

@@ -63,6 +63,7 @@ pub use flush_mode::{Bound, FlushMode};
 pub use format::superblock::{State, Superblock, Uuid};
 pub use geometry::{Class, CreateOptions, Geometry, Layout, name_problem, plan};
 pub use loss::{LossCause, LossSummary, LostRange};
+pub use policy::Placement;
 pub use status::{
     DriveStatus, DriveUse, Exposed, LogStatus, Moves, Recovery, RequestUse, Served, Status,
 };

@@ -19,6 +19,18 @@ const STREAM_GAP_BYTES: u64 = 64 << 10;
 /// A sequence this long is a stream.
 const STREAM_BYTES_MIN: u64 = 512 << 10;
 
+/// Where a running volume puts what clients write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Placement {
+    /// bimetal's own: what is written lands on the fast drive, and what is read again moves there.
+    #[default]
+    Heat,
+    /// What was seen of Apple's Fusion Drive, for the laboratory: only new allocations land on the
+    /// fast drive; what lives on the slow drive is overwritten there, and what is read or written
+    /// again moves up when clients rest.
+    Fusion,
+}
+
 /// What a request did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
@@ -39,6 +51,7 @@ pub(crate) struct Policy {
     streams: [Stream; STREAMS_MAX],
     next_stream: usize,
     candidates: VecDeque<ExtentId>,
+    placement: Placement,
 }
 
 impl Policy {
@@ -49,7 +62,18 @@ impl Policy {
             streams: [Stream::default(); STREAMS_MAX],
             next_stream: 0,
             candidates: VecDeque::new(),
+            placement: Placement::default(),
         }
+    }
+
+    /// Places as that says from now on.
+    pub fn set_placement(&mut self, placement: Placement) {
+        self.placement = placement;
+    }
+
+    /// Whether writes to an extent of the slow drive stay there.
+    pub fn overwrites_below(&self) -> bool {
+        self.placement == Placement::Fusion
     }
 
     /// A request touched a range; `tier_of` says where an extent lives now.
@@ -61,14 +85,12 @@ impl Policy {
         tier_of: impl Fn(ExtentId) -> Option<Tier>,
     ) {
         let streaming = self.continues_stream(at, length);
-        let weight = match access {
-            Access::Read if !streaming => Weight::READ,
-            _ => Weight::LIGHT,
-        };
+        let positions = access == Access::Read || self.placement == Placement::Fusion;
+        let weight = if positions && !streaming { Weight::READ } else { Weight::LIGHT };
         for extent in at / self.extent_bytes..(at + length).div_ceil(self.extent_bytes) {
             let extent = ExtentId(extent);
             self.heat.touch(extent, weight);
-            // Reads that met the slow drive are the reason to move an extent.
+            // Requests that met the slow drive are the reason to move an extent.
             if weight == Weight::READ
                 && tier_of(extent) == Some(Tier::Slow)
                 && self.is_hot(extent)
@@ -202,6 +224,17 @@ mod tests {
             policy.observe(Access::Write, (n * 37 % 12) << 24, 4096, |_| Some(Tier::Slow));
         }
         assert!(!policy.has_candidates());
+    }
+
+    #[test]
+    fn a_fusion_drive_promotes_what_is_written_again() {
+        let mut policy = policy();
+        policy.set_placement(Placement::Fusion);
+        for _ in 0..2 {
+            policy.observe(Access::Write, 5 << 20, 4096, |_| Some(Tier::Slow));
+        }
+        assert_eq!(policy.next_candidate(), Some(ExtentId(40)));
+        assert!(policy.overwrites_below());
     }
 
     #[test]

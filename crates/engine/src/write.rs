@@ -1,7 +1,8 @@
 //! Writing. One function chooses the route of each part of a request:
 //! * *home*: in place, when the extent lives in a slot whose drive writes blocks atomically,
 //!   nothing of it is in the log or in motion, and recovery would not verify its data. On the slow
-//!   drive only whole extents, and only when the fast drive has no slot to spare (a stream);
+//!   drive only whole extents, and only when the fast drive has no slot to spare (a stream), unless
+//!   the placement says that overwrites stay below;
 //! * *fresh*: whole extents, to a newly taken slot; the mapping and the data's CRC go to the log;
 //! * *log*: everything else. So too what is written to a clean copy of class cache: with its first
 //!   change in place the slow drive's slot would be old and pass for current.
@@ -408,6 +409,7 @@ fn route(state: &State, extent: ExtentId, bytes: u64) -> Route {
         {
             match home.tier {
                 Tier::Fast => Route::Home(home),
+                Tier::Slow if state.policy.overwrites_below() => Route::Home(home),
                 Tier::Slow if whole && !fast_to_spare => Route::Home(home),
                 Tier::Slow if whole => Route::Fresh,
                 Tier::Slow => Route::Log,

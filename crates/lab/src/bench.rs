@@ -59,7 +59,9 @@ impl Outcome {
 
     /// Requests per second of all jobs that ran together.
     pub fn iops(&self, direction: Direction) -> Option<f64> {
-        self.jobs(direction).map(|job| job.direction(direction).iops).reduce(|one, other| one + other)
+        self.jobs(direction)
+            .map(|job| job.direction(direction).iops)
+            .reduce(|one, other| one + other)
     }
 
     /// Bytes per second of all jobs that ran together.

@@ -1,10 +1,17 @@
-//! Questions put to drives, real and simulated: does a flush flush, and how long does it take.
+//! Questions put to drives, real and simulated.
 //!
-//! Everything here works on an [`io::Device`], so the same experiment runs on a disk behind the
-//! kernel and on a twin in virtual time. It knows nothing of bimetal volumes.
+//! * [`fio`]: workloads as fio job files, played in any world.
+//! * [`bench`]: where they are played: a twin, two twins fused by the engine, a real drive.
+//! * [`experiment`]: the published experiments, as steps of such workloads, and what they showed.
+//! * [`reference`] and [`compare`]: what was published, and how near the twins come.
+//! * [`report`]: one page of it all.
+//! * [`flush`] and [`powercut`]: does a flush flush, how long does it take, and is it kept.
 
+pub mod bench;
 pub mod compare;
+pub mod experiment;
 pub mod fio;
 pub mod flush;
 pub mod powercut;
 pub mod reference;
+pub mod report;

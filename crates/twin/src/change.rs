@@ -52,6 +52,20 @@ impl Change {
         Change::Write(pieces.collect())
     }
 
+    /// The same change with its blocks of zeros as holes.
+    pub fn without_zeros(self) -> [Change; 2] {
+        let Change::Write(mut pieces) = self else { return [self, Change::Zero(0..0)] };
+        let place = |piece: &Piece, byte: usize| piece.block * BLOCK_BYTES as u64 + byte as u64;
+        let range = match (pieces.first(), pieces.last()) {
+            (Some(first), Some(last)) => {
+                place(first, first.bytes.start)..place(last, last.bytes.end)
+            }
+            _ => 0..0,
+        };
+        pieces.retain(|piece| piece.content[piece.bytes.clone()].iter().any(|byte| *byte != 0));
+        [Change::Zero(range), Change::Write(pieces)]
+    }
+
     /// In words, how much of it `medium` shows, in units of `unit_bytes`. What a later change covers
     /// is not told apart from what was lost.
     pub fn left_in(&self, medium: &Medium, unit_bytes: usize) -> String {

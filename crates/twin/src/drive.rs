@@ -36,6 +36,9 @@ pub struct DriveSpec {
     /// Whether it keeps what is written. Without, reads give zeros and a power cut loses nothing:
     /// for runs in which only time counts, over more bytes than fit in memory.
     pub keeps_content: bool,
+    /// Blocks of zeros that are written cost no memory: for runs that write more zeros than fit in
+    /// it, over something that must find its own metadata again.
+    pub zeros_are_holes: bool,
 }
 
 impl DriveSpec {
@@ -51,7 +54,13 @@ impl DriveSpec {
             latencies: Latencies::flash(),
             profile: None,
             keeps_content: true,
+            zeros_are_holes: false,
         }
+    }
+
+    /// Every byte that is written is kept, and is part of the trace.
+    pub(crate) fn keeps_all(&self) -> bool {
+        self.keeps_content && !self.zeros_are_holes
     }
 
     /// A disk with 512-byte sectors and a volatile cache.

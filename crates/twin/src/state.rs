@@ -322,7 +322,7 @@ impl State {
         let drive = drive.0 as usize;
         let request = Request { kind, at, length };
         let content = match (&buf, kind) {
-            (Some(buf), Kind::Write) if self.drives[drive].spec.keeps_content => digest(buf),
+            (Some(buf), Kind::Write) if self.drives[drive].spec.keeps_all() => digest(buf),
             _ => 0,
         };
         let place = mix(at ^ mix(length ^ ((drive as u64) << 8) ^ kind as u64));
@@ -355,6 +355,10 @@ impl State {
             _ => None,
         };
         let effect = match (asked, kind) {
+            (Some(change), Kind::Write) if self.drives[drive].spec.zeros_are_holes => {
+                let whole = self.drives[drive].changes_of(deed, change);
+                Effect::Changes(whole.into_iter().flat_map(Change::without_zeros).collect())
+            }
             (Some(change), _) if deed == Deed::Whole => Effect::Change(change),
             (Some(change), _) => Effect::Changes(self.drives[drive].changes_of(deed, change)),
             (None, Kind::Read) if error.is_none() => Effect::Read { at },

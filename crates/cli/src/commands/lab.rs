@@ -1,9 +1,14 @@
-//! `bimetal lab`: experiments on drives.
+//! `bimetal lab`: experiments on drives, real and simulated.
 
 mod compare;
 mod facts;
 mod flush;
+mod free;
+mod jobs;
+mod place;
 mod powercut;
+mod report;
+mod run;
 
 use clap::{Args, Subcommand};
 
@@ -14,6 +19,10 @@ use crate::settings::Settings;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   bimetal lab compare                         (published figures beside those of the twins)
+  bimetal lab list                            (the published experiments)
+  bimetal lab run working-set --on twin:wd5002abys
+  bimetal lab run mine.fio --on /dev/sdb --out results
+  bimetal lab report results                  (one page of them)
   bimetal lab flush --drive /dev/sdb          (what a flush costs, and whether that can be true)
   bimetal lab flush --file /mnt/test.img
   bimetal lab powercut witness --listen 0.0.0.0:7070 --record sdb.record
@@ -27,6 +36,10 @@ pub struct LabArguments {
 #[derive(Debug, Subcommand)]
 enum Experiment {
     Compare(compare::CompareArguments),
+    List(jobs::ListArguments),
+    Run(run::RunArguments),
+    Fio(jobs::FioArguments),
+    Report(report::ReportArguments),
     Flush(flush::FlushArguments),
     Powercut(powercut::PowercutArguments),
 }
@@ -35,6 +48,10 @@ enum Experiment {
 pub fn run(arguments: &LabArguments, settings: &Settings) -> Outcome {
     match &arguments.experiment {
         Experiment::Compare(arguments) => compare::run(arguments, settings),
+        Experiment::List(arguments) => jobs::list(arguments, settings),
+        Experiment::Run(arguments) => run::run(arguments, settings),
+        Experiment::Fio(arguments) => jobs::run(arguments, settings),
+        Experiment::Report(arguments) => report::run(arguments, settings),
         Experiment::Flush(arguments) => flush::run(arguments, settings),
         Experiment::Powercut(arguments) => powercut::run(arguments, settings),
     }

@@ -150,7 +150,7 @@ impl Server {
             Member::Gone { .. } => false,
         };
         let ServeOptions { read_only, degraded, rescue, .. } = *options;
-        let open_options = OpenOptions { read_only, degraded, rescue };
+        let open_options = OpenOptions { read_only, degraded, rescue, ..OpenOptions::default() };
         let opened = Engine::open_members(io, members, open_options).await;
         let engine = opened.map_err(|error| refusal(&error, &selection.name))?;
         let engine_read_only = engine.info().read_only;

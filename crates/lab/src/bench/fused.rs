@@ -50,6 +50,8 @@ impl FusedBench {
             let profile = Profile::named(choice).map_err(|error| error.to_string())?;
             Ok::<_, String>(DriveSpec {
                 atomic_write_bytes: ATOMIC_BYTES,
+                // What a power cut could lose is of no interest here, and costs memory.
+                cache_bytes: 0,
                 zeros_are_holes: true,
                 ..profile.spec(choice)
             })
@@ -86,7 +88,8 @@ impl Running {
             let options = OpenOptions { placement, ..OpenOptions::default() };
             Engine::open(&io, fast, slow, options).await
         });
-        let engine = opened.done().map_err(|error| format!("the volume cannot be made: {error}"))?;
+        let engine =
+            opened.done().map_err(|error| format!("the volume cannot be made: {error}"))?;
         let volume = Served::new(io.clone(), engine);
         Ok(Running { simulation, drives, io, volume })
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use super::{Bench, Moment, Outcome};
+use super::{Bench, Moment, Outcome, Traffic};
 use crate::fio::{JobFile, Limits, Report};
 
 /// What fio is pointed at.
@@ -18,7 +18,16 @@ pub enum FioTarget {
 }
 
 /// Options of a job file that say what it works on, and how: the bench says that.
-const REPLACED: &[&str] = &["filename", "directory", "uri", "direct", "buffered", "write_bw_log", "write_lat_log", "write_iops_log"];
+const REPLACED: &[&str] = &[
+    "filename",
+    "directory",
+    "uri",
+    "direct",
+    "buffered",
+    "write_bw_log",
+    "write_lat_log",
+    "write_iops_log",
+];
 
 /// fio at work on a real target.
 pub struct FioBench {
@@ -84,6 +93,23 @@ fn takes_direct(path: &std::path::Path) -> bool {
     fs::OpenOptions::new().read(true).custom_flags(O_DIRECT).open(path).is_ok()
 }
 
+/// What the kernel has sent to a block device so far.
+fn sent(target: &FioTarget) -> Option<Traffic> {
+    let FioTarget::Path(path) = target else { return None };
+    let name = fs::canonicalize(path).ok()?.file_name()?.to_owned();
+    let text =
+        fs::read_to_string(PathBuf::from("/sys/class/block").join(name).join("stat")).ok()?;
+    let fields: Vec<u64> = text.split_whitespace().map_while(|field| field.parse().ok()).collect();
+    // Documentation/block/stat.rst: requests, merges, sectors of 512 bytes, time; reads, then writes.
+    let [reads, _, read_sectors, _, writes, _, write_sectors, ..] = fields[..] else { return None };
+    Some(Traffic {
+        reads,
+        writes,
+        read_bytes: read_sectors * 512,
+        write_bytes: write_sectors * 512,
+    })
+}
+
 impl Bench for FioBench {
     fn name(&self) -> &str {
         &self.name
@@ -98,7 +124,7 @@ impl Bench for FioBench {
     }
 
     fn drives(&self) -> Vec<String> {
-        Vec::new()
+        if sent(&self.target).is_some() { vec![self.name.clone()] } else { Vec::new() }
     }
 
     fn renew(&mut self) -> Result<(), String> {
@@ -107,11 +133,13 @@ impl Bench for FioBench {
     }
 
     fn play(&mut self, _: &JobFile, text: &str, limits: Limits) -> Result<Outcome, String> {
-        let dir = tempfile::tempdir().map_err(|error| format!("no room for a job file: {error}"))?;
+        let dir =
+            tempfile::tempdir().map_err(|error| format!("no room for a job file: {error}"))?;
         let job = dir.path().join("job.fio");
         let text = self.job_text(text, limits);
-        fs::write(&job, text).map_err(|error| format!("cannot write {}: {error}", job.display()))?;
-        let began = Instant::now();
+        fs::write(&job, text)
+            .map_err(|error| format!("cannot write {}: {error}", job.display()))?;
+        let (began, before) = (Instant::now(), sent(&self.target));
         let run = Command::new("fio")
             .args(["--output-format=json", "--eta=never"])
             .arg(&job)
@@ -129,7 +157,17 @@ impl Bench for FioBench {
             return Err(problem());
         }
         let seconds = began.elapsed().as_secs_f64();
-        Ok(Outcome { report, moments: Vec::new(), logs: Vec::new(), seconds })
+        // One moment for the whole step: while fio measures, nothing else shall run.
+        let moments = before.zip(sent(&self.target)).map(|(before, now)| Moment {
+            at_s: seconds.ceil() as u64,
+            drives: vec![Traffic {
+                reads: now.reads - before.reads,
+                writes: now.writes - before.writes,
+                read_bytes: now.read_bytes - before.read_bytes,
+                write_bytes: now.write_bytes - before.write_bytes,
+            }],
+        });
+        Ok(Outcome { report, moments: moments.into_iter().collect(), logs: Vec::new(), seconds })
     }
 
     fn rest(&mut self, duration_ns: u64) -> Result<Vec<Moment>, String> {

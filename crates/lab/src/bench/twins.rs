@@ -108,22 +108,13 @@ pub(super) async fn watch<T>(
     drives: &[DriveId],
     work: impl Future<Output = T>,
 ) -> (T, Vec<Moment>) {
-    let counters = || drives.iter().map(|drive| simulation.counters(*drive)).collect::<Vec<_>>();
-    let moments = RefCell::new(Vec::new());
-    let before = RefCell::new(counters());
-    let note = |at_s: u64| {
-        let now = counters();
-        let drives = now.iter().zip(before.borrow().iter()).map(|(now, then)| since(now, then));
-        let moment = Moment { at_s, drives: drives.collect() };
-        moments.borrow_mut().push(moment);
-        *before.borrow_mut() = now;
-    };
     let began_ns = io.now_ns();
+    let watched = RefCell::new(Watched::new(simulation, drives));
     let watching = async {
         let mut at_s = 1;
         loop {
             io.sleep((began_ns + at_s * SECOND_NS).saturating_sub(io.now_ns())).await;
-            note(at_s);
+            watched.borrow_mut().note(at_s);
             at_s += 1;
         }
     };
@@ -138,11 +129,38 @@ pub(super) async fn watch<T>(
     })
     .await;
     // The second that had begun.
-    if counters() != *before.borrow() {
-        note((io.now_ns() - began_ns) / SECOND_NS + 1);
+    let mut watched = watched.borrow_mut();
+    if watched.counters() != watched.before {
+        watched.note((io.now_ns() - began_ns) / SECOND_NS + 1);
     }
-    drop(before);
-    (value, moments.into_inner())
+    (value, std::mem::take(&mut watched.moments))
+}
+
+/// What drives have done since they were looked at last.
+struct Watched<'a> {
+    simulation: &'a Simulation,
+    drives: &'a [DriveId],
+    before: Vec<DriveCounters>,
+    moments: Vec<Moment>,
+}
+
+impl<'a> Watched<'a> {
+    fn new(simulation: &'a Simulation, drives: &'a [DriveId]) -> Watched<'a> {
+        let mut watched = Watched { simulation, drives, before: Vec::new(), moments: Vec::new() };
+        watched.before = watched.counters();
+        watched
+    }
+
+    fn counters(&self) -> Vec<DriveCounters> {
+        self.drives.iter().map(|drive| self.simulation.counters(*drive)).collect()
+    }
+
+    fn note(&mut self, at_s: u64) {
+        let now = self.counters();
+        let drives = now.iter().zip(&self.before).map(|(now, then)| since(now, then)).collect();
+        self.moments.push(Moment { at_s, drives });
+        self.before = now;
+    }
 }
 
 fn since(now: &DriveCounters, then: &DriveCounters) -> Traffic {

@@ -3,26 +3,22 @@
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Write};
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use engine::Inspection;
 use io::units::{human_bytes, parse_bytes};
 use lab::powercut::{End, Record, Run, Told, Verdict, Wire, listen, verify, write};
 use serde::Serialize;
 use uring::{Access, Kernel, KernelOptions};
 
-use crate::blank_file;
-use crate::drive::{Drive, DriveKind};
+use super::free;
+use crate::drive::Drive;
 use crate::failure::{Exit, Failure, OnPath, Outcome};
-use crate::in_use;
-use crate::members;
 use crate::progress;
 use crate::settings::Settings;
-use crate::signatures;
 
 /// Pull the plug on a drive and see whether it kept what it had acknowledged
 #[derive(Debug, Args)]
@@ -140,7 +136,7 @@ fn run_witness(arguments: &WitnessArguments, settings: &Settings) -> Outcome {
 
 fn run_writer(arguments: &WriteArguments, settings: &Settings) -> Outcome {
     let drive = Drive::look(&arguments.drive)?;
-    refuse_unless_free(&drive, arguments.yes_destroy)?;
+    free::refuse_unless_free(&drive, arguments.yes_destroy, "--yes-destroy")?;
     let (io, kernel) = Kernel::start(KernelOptions::default())?;
     let device = kernel.open_device(&drive.path, Access::ReadWrite)?;
     let info = device.info();
@@ -212,51 +208,6 @@ fn run_verifier(arguments: &VerifyArguments, settings: &Settings) -> Outcome {
     bar.finish_and_clear();
     settings.output.show("lab powercut verify", &verdict, text)?;
     Ok(if verdict.kept_its_word { Exit::Done } else { Exit::Degraded })
-}
-
-/// Refuses a drive that is in use, and one that holds something unless that may be destroyed.
-fn refuse_unless_free(drive: &Drive, yes_destroy: bool) -> Result<(), Failure> {
-    let path = drive.path.display();
-    let users = in_use::users(drive);
-    if !users.is_empty() {
-        return Err(Failure::refused(format!("{path} is in use: {}", users.join("; ")))
-            .hint("unmount or stop what uses it; no flag overrides this"));
-    }
-    let held = holdings(drive, &drive.path)?;
-    if held.is_empty() || yes_destroy {
-        return Ok(());
-    }
-    Err(Failure::refused(format!("{path} holds {}", held.join("; ")))
-        .hint("--yes-destroy overwrites it; what it holds is lost"))
-}
-
-fn holdings(drive: &Drive, path: &Path) -> Result<Vec<String>, Failure> {
-    let file = File::open(path).on_path("open", path)?;
-    let findings = signatures::find(&file, drive.size_bytes).on_path("read", path)?;
-    let mut held = Vec::new();
-    if !findings.is_empty() {
-        held.push(signatures::describe(&findings));
-    }
-    match members::read(path) {
-        Ok(Inspection::Member(superblock)) => held.push(format!(
-            "the {} drive of the bimetal volume '{}'",
-            superblock.role, superblock.name
-        )),
-        Ok(Inspection::NotAMember) => {}
-        Err(failure) => held.push(failure.message),
-    }
-    if held.is_empty() {
-        match drive.kind {
-            DriveKind::File => {
-                if let Some(at) = blank_file::first_content(&file).on_path("read", path)? {
-                    held.push(format!("data (at byte {at})"));
-                }
-            }
-            // A whole disk cannot be read for this. Without a flag it is never overwritten.
-            DriveKind::Block { .. } => held.push("nothing that is known, and perhaps data".into()),
-        }
-    }
-    Ok(held)
 }
 
 fn text(verdict: &Verdict) -> String {

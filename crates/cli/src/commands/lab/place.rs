@@ -1,0 +1,128 @@
+//! What an experiment is made on, as the command line names it.
+
+use std::path::Path;
+use std::process::Command;
+
+use lab::bench::{Bench, FioBench, FioTarget, FusedBench, FusedKind, TwinBench};
+
+use super::free;
+use crate::blank_file;
+use crate::drive::{Drive, DriveArgument};
+use crate::failure::Failure;
+use crate::in_use;
+use crate::server::ServerRecord;
+use crate::settings::Settings;
+use crate::volume_name::VolumeName;
+
+/// A place that exists.
+pub struct Place {
+    /// Where jobs are played.
+    pub bench: Box<dyn Bench>,
+    kind: Kind,
+}
+
+enum Kind {
+    Simulated,
+    Drive(Drive),
+    Volume(String),
+}
+
+/// Finds what `text` names.
+pub fn find(text: &str, seed: u64, settings: &Settings) -> Result<Place, Failure> {
+    let simulated = |bench: Box<dyn Bench>| Place { bench, kind: Kind::Simulated };
+    if let Some(choice) = text.strip_prefix("twin:") {
+        let bench = TwinBench::new(choice, seed).map_err(Failure::usage)?;
+        return Ok(simulated(Box::new(bench)));
+    }
+    for (scheme, kind) in [("fusion:", FusedKind::Own), ("apple-fusion:", FusedKind::Apple)] {
+        if let Some(pair) = text.strip_prefix(scheme) {
+            let bench = FusedBench::new(pair, kind, seed).map_err(Failure::usage)?;
+            return Ok(simulated(Box::new(bench)));
+        }
+    }
+    if text.starts_with("nbd://") || text.starts_with("nbd+unix://") {
+        return volume(text.to_owned(), text);
+    }
+    let argument: DriveArgument = text.parse().map_err(Failure::usage)?;
+    if argument.path.exists() || argument.create_bytes.is_some() || text.contains('/') {
+        return drive(&argument);
+    }
+    let name: VolumeName = text.parse().map_err(|problem| {
+        Failure::usage(format!("'{text}' is no place for an experiment: {problem}"))
+            .hint("twin:NAME, fusion:FAST+SLOW, a device, a file, an NBD URI or a volume's name")
+    })?;
+    let server = ServerRecord::alive(settings, &name)?.ok_or_else(|| {
+        Failure::failed(format!("there is no drive '{text}', and no volume '{text}' is served"))
+            .hint(format!("for a volume: bimetal serve {name}"))
+    })?;
+    match (server.uris.into_iter().next(), server.fuse_file) {
+        (Some(uri), _) => volume(uri, text),
+        (None, Some(file)) => drive(&DriveArgument { path: file, create_bytes: None }),
+        (None, None) => Err(Failure::failed(format!("volume '{name}' has no open door"))),
+    }
+}
+
+fn drive(argument: &DriveArgument) -> Result<Place, Failure> {
+    let path = &argument.path;
+    if let Some(size_bytes) = argument.create_bytes
+        && !path.exists()
+    {
+        blank_file::make(path, size_bytes)?;
+    }
+    let drive = Drive::look(path)?;
+    let target = FioTarget::Path(drive.path.clone());
+    let bench = FioBench::new(target, drive.size_bytes).map_err(Failure::failed)?;
+    Ok(Place { bench: Box::new(bench), kind: Kind::Drive(drive) })
+}
+
+fn volume(uri: String, name: &str) -> Result<Place, Failure> {
+    let size_bytes = nbd_size(&uri)?;
+    let target = FioTarget::Nbd(uri);
+    let bench = FioBench::new(target, size_bytes).map_err(Failure::failed)?;
+    Ok(Place { bench: Box::new(bench), kind: Kind::Volume(name.to_owned()) })
+}
+
+fn nbd_size(uri: &str) -> Result<u64, Failure> {
+    let told = Command::new("nbdinfo").args(["--size", uri]).output().map_err(|error| {
+        Failure::failed(format!("nbdinfo does not start: {error}"))
+            .hint("it is in the package libnbd-bin (scripts/setup brings it)")
+    })?;
+    let said = String::from_utf8_lossy(&told.stdout);
+    said.trim().parse().map_err(|_| {
+        let problem = String::from_utf8_lossy(&told.stderr);
+        Failure::failed(format!("nothing answers at {uri}: {}", problem.trim()))
+    })
+}
+
+impl Place {
+    /// Refuses what the experiment could destroy, unless `force` allows it; what is in use by others
+    /// always.
+    pub fn refuse_unless_safe(&self, writes: bool, force: bool) -> Result<(), Failure> {
+        match &self.kind {
+            Kind::Simulated => Ok(()),
+            Kind::Drive(drive) if writes => free::refuse_unless_free(drive, force, "--force"),
+            Kind::Drive(drive) => {
+                let users = in_use::users(drive);
+                if users.is_empty() || force {
+                    return Ok(());
+                }
+                let path = drive.path.display();
+                Err(Failure::refused(format!("{path} is in use: {}", users.join("; "))).hint(
+                    "others' requests would be in the figures; --force reads it nevertheless",
+                ))
+            }
+            Kind::Volume(name) if writes && !force => {
+                Err(Failure::refused(format!("volume '{name}' may hold data, and this writes"))
+                    .hint("--force overwrites it; what it holds is lost"))
+            }
+            Kind::Volume(_) => Ok(()),
+        }
+    }
+}
+
+/// A path in a command that may be repeated in a shell.
+pub fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:,=".contains(c);
+    if text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
+}

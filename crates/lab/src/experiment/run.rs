@@ -1,0 +1,142 @@
+//! Carries an experiment out: one step after the other, each kept as soon as it is done.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::record::{RunRecord, StepRecord};
+use super::{Experiment, Step};
+use crate::bench::Bench;
+use crate::fio::{JobFile, Limits};
+
+/// What a run is made with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunOptions {
+    /// Decides everything that is drawn in a simulation.
+    pub seed: u64,
+    /// The longest a step may take on the bench's clock (s), if not as long as its source says.
+    pub step_seconds: Option<u64>,
+}
+
+/// Hears how far a run is.
+pub trait Progress {
+    /// A step begins: its number, how many there are, its name.
+    fn step(&self, number: usize, total: usize, name: &str);
+}
+
+/// Carries `experiment` out on `bench`. With `out`, what is done is kept there after each step, and
+/// what an earlier run has done there is not done again.
+///
+/// A drive's condition depends on all steps since it was new. So in virtual time steps that lean on
+/// others are done again with those if one of them is missing: the seed makes them the same, and they
+/// cost moments. A real drive keeps its condition itself.
+///
+/// # Errors
+/// A sentence; what was done before is kept.
+pub fn run(
+    experiment: &dyn Experiment,
+    bench: &mut dyn Bench,
+    options: RunOptions,
+    command: &str,
+    out: Option<&Path>,
+    progress: &dyn Progress,
+) -> Result<RunRecord, String> {
+    let steps = experiment.steps(bench.name(), bench.size_bytes());
+    if steps.is_empty() {
+        let (name, on) = (experiment.name(), bench.name());
+        return Err(format!("{name} says nothing about {on}"));
+    }
+    let mut record =
+        RunRecord::new(experiment.name(), experiment.question(), experiment.source(), options);
+    record.on = bench.name().to_owned();
+    record.size_bytes = bench.size_bytes();
+    record.drives = bench.drives();
+    record.virtual_time = bench.is_virtual();
+    record.command = command.to_owned();
+    record.notes = experiment.notes(bench.name());
+    record.steps_total = steps.len();
+    let earlier = match out.map(RunRecord::load).transpose()?.flatten() {
+        Some(earlier) => same_run(earlier, &record)?,
+        None => Vec::new(),
+    };
+    let total = steps.len();
+    let mut number = 0;
+    let mut rest = &steps[..];
+    while !rest.is_empty() {
+        let length = if bench.is_virtual() { chain_length(rest) } else { 1 };
+        let (chain, after) = rest.split_at(length);
+        let known: Vec<&StepRecord> = chain
+            .iter()
+            .zip(number..)
+            .map_while(|(step, at)| earlier.get(at).filter(|done| done.is_of(step)))
+            .collect();
+        if known.len() == chain.len() {
+            record.steps.extend(known.into_iter().cloned());
+        } else {
+            for (index, step) in chain.iter().enumerate() {
+                progress.step(number + index + 1, total, &step.name);
+                record.steps.push(carry_out(experiment, bench, step.clone(), options)?);
+                if let Some(dir) = out {
+                    record.save(dir)?;
+                }
+            }
+        }
+        number += length;
+        rest = after;
+    }
+    record.charts = experiment.charts(&record);
+    if let Some(dir) = out {
+        record.save(dir)?;
+    }
+    Ok(record)
+}
+
+/// Steps from the first on that lean on one another.
+fn chain_length(steps: &[Step]) -> usize {
+    1 + steps[1..].iter().take_while(|step| !step.renew).count()
+}
+
+fn carry_out(
+    experiment: &dyn Experiment,
+    bench: &mut dyn Bench,
+    mut step: Step,
+    options: RunOptions,
+) -> Result<StepRecord, String> {
+    let within = |problem: String| format!("step {}: {problem}", step.name);
+    if step.renew {
+        bench.renew().map_err(within)?;
+    }
+    let rested = match step.rest_s {
+        0 => Vec::new(),
+        seconds => bench.rest(seconds * 1_000_000_000).map_err(within)?,
+    };
+    let name = step.name.clone();
+    experiment.before(bench, &mut step);
+    let within = |problem: String| format!("step {name}: {problem}");
+    let file =
+        JobFile::parse(&step.name, &step.job).map_err(|refusal| within(refusal.to_string()))?;
+    let seconds = match (step.bound.seconds, options.step_seconds) {
+        (Some(own), Some(asked)) => Some(own.min(asked)),
+        (own, asked) => own.or(asked),
+    };
+    let limits = Limits {
+        run_ns: seconds.map(|seconds| seconds * 1_000_000_000),
+        requests: step.bound.requests,
+    };
+    let outcome = bench.play(&file, &step.job, limits).map_err(within)?;
+    Ok(StepRecord::of(&step, outcome, rested))
+}
+
+/// The steps of an earlier run, if it was the same run.
+fn same_run(earlier: RunRecord, now: &RunRecord) -> Result<Vec<StepRecord>, String> {
+    let what = |record: &RunRecord| {
+        (record.experiment.clone(), record.on.clone(), record.size_bytes, record.options)
+    };
+    if what(&earlier) != what(now) {
+        return Err(format!(
+            "the directory holds another run ({} on {}): choose a new one",
+            earlier.experiment, earlier.on
+        ));
+    }
+    Ok(earlier.steps)
+}
