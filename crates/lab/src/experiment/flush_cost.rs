@@ -83,10 +83,10 @@ impl Experiment for FlushCost {
 fn published_as(bench: &str) -> Option<(&'static str, &'static str)> {
     let name = bench.strip_prefix("twin:")?.split(',').next()?;
     match name {
-        "apple-m1" => Some(("mf-m1-fat32-flush", "mf-m1-fat32-noflush")),
-        "wd-sn550" => Some(("mf-sn550-flush", "mf-sn550-noflush")),
-        "samsung-860-evo" => Some(("mf-860evo-flush", "mf-860evo-noflush")),
-        "usb3-stick" => Some(("mf-usb-fat32-flush", "mf-usb-noflush")),
+        "apple-ans-m1" => Some(("mf-m1-fat32-flush", "mf-m1-fat32-noflush")),
+        "wd-sn550-1tb" => Some(("mf-sn550-flush", "mf-sn550-noflush")),
+        "samsung-860-evo-500" => Some(("mf-860evo-flush", "mf-860evo-noflush")),
+        "usb3-flash-drive" => Some(("mf-usb-fat32-flush", "mf-usb-noflush")),
         _ => None,
     }
 }

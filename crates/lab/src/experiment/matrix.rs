@@ -8,8 +8,8 @@ const COLUMNS_MAX: usize = 8;
 /// See the head of the file.
 #[derive(Debug)]
 pub struct Matrix<'a> {
-    /// Names of the columns.
-    pub columns: Vec<&'a str>,
+    /// Names of the columns, with the unit where all figures of one have the same.
+    pub columns: Vec<String>,
     /// Names of the rows, each with a cell for each column.
     pub rows: Vec<(&'a str, Vec<Option<&'a FigureRecord>>)>,
 }
@@ -38,6 +38,16 @@ impl<'a> Matrix<'a> {
             .into_iter()
             .map(|row| (row, columns.iter().map(|column| cell(row, column)).collect()))
             .collect();
+        let columns = columns.into_iter().map(|column| {
+            let mut units = figures.iter().filter(|figure| figure.column == column);
+            let unit = units.next().map_or("", |figure| &figure.unit);
+            if unit.is_empty() || units.any(|figure| figure.unit != unit) {
+                column.to_owned()
+            } else {
+                format!("{column} ({unit})")
+            }
+        });
+        let columns = columns.collect();
         Some(Matrix { columns, rows })
     }
 }

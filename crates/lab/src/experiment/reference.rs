@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 
 /// One file for each source.
 const SOURCES: [&str; 5] = [
-    include_str!("../../../twin/reference/thomas-krenn.toml"),
-    include_str!("../../../twin/reference/anandtech-fusion.toml"),
-    include_str!("../../../twin/reference/marcan-flush.toml"),
-    include_str!("../../../twin/reference/n0derunner.toml"),
-    include_str!("../../../twin/reference/admin-hybrid.toml"),
+    include_str!("../../reference/thomas-krenn.toml"),
+    include_str!("../../reference/anandtech-fusion.toml"),
+    include_str!("../../reference/marcan-flush.toml"),
+    include_str!("../../reference/n0derunner.toml"),
+    include_str!("../../reference/admin-hybrid.toml"),
 ];
 
 /// A published number, or the range that was published.

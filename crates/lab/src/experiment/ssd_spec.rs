@@ -34,7 +34,7 @@ impl Experiment for SsdSpec {
     }
 
     fn steps(&self, bench: &str, _: u64) -> Vec<Step> {
-        let published = bench.starts_with("twin:mz7lm1t9") || bench.starts_with("twin:pm863");
+        let published = bench.starts_with("twin:mz7lm1t9");
         let steps = CLAIMS.iter().enumerate().map(|(index, claim)| {
             let (name, pattern, block, depth, unit, measure, id) = *claim;
             let figure = |id: String, column: &str| Figure {

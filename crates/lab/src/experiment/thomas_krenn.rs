@@ -192,14 +192,14 @@ fn config_of(bench: &str) -> Option<&'static str> {
     Some(match (profile.name(), setting.write_cache, used) {
         ("wd5002abys", false, _) => "re3-wcoff",
         ("wd5002abys", true, _) => "re3-wcon",
-        ("x25m", false, false) => "x25m-wcoff-se",
-        ("x25m", false, true) => "x25m-wcoff-used",
-        ("x25m", true, true) => "x25m-wcon-used",
-        ("raid5-hus156060", ..) => "r5hit",
-        ("raid5-atp", ..) => "r5atp",
-        ("iodrive", ..) => "iod",
-        ("intel320", true, _) => "i320-cacheon",
-        ("intel320", false, _) => "i320-cacheoff",
+        ("ssdsa2m160g2gc", false, false) => "x25m-wcoff-se",
+        ("ssdsa2m160g2gc", false, true) => "x25m-wcoff-used",
+        ("ssdsa2m160g2gc", true, true) => "x25m-wcon-used",
+        ("raid5-4x-hus156060vl", ..) => "r5hit",
+        ("raid5-4x-atp-velocity-sii", ..) => "r5atp",
+        ("fusion-io-iodrive", ..) => "iod",
+        ("ssdsa2cw160g310", true, _) => "i320-cacheon",
+        ("ssdsa2cw160g310", false, _) => "i320-cacheoff",
         _ => return None,
     })
 }

@@ -151,7 +151,7 @@ fn text(record: &RunRecord, out: Option<&Path>) -> String {
 fn matrix(figures: &[&FigureRecord]) -> Option<String> {
     let matrix = Matrix::of(figures)?;
     let mut head = vec![("", Align::Left)];
-    head.extend(matrix.columns.iter().map(|column| (*column, Align::Right)));
+    head.extend(matrix.columns.iter().map(|column| (column.as_str(), Align::Right)));
     let mut table = Table::new(&head);
     for (row, cells) in &matrix.rows {
         let cell = |figure: &Option<&FigureRecord>| match figure {
