@@ -6,8 +6,8 @@ mod fusion;
 mod io_size;
 mod lottery;
 mod matrix;
+mod published;
 mod record;
-mod reference;
 mod run;
 mod ssd_spec;
 mod thomas_krenn;
@@ -17,8 +17,8 @@ mod workload;
 
 pub use chart::{Chart, Mark, Series, Shape};
 pub use matrix::{Matrix, short};
+pub use published::Published;
 pub use record::{FigureRecord, RunRecord, StepRecord};
-pub use reference::{Published, Reference};
 pub use run::{Progress, RunOptions, run};
 pub use workload::Workload;
 

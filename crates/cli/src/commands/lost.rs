@@ -92,7 +92,8 @@ fn ask_server(settings: &Settings, selection: &Selection) -> Result<Found, Failu
 fn read_drives(selection: &Selection) -> Result<Found, Failure> {
     let (io, kernel) = Kernel::start(KernelOptions::default())?;
     let members = selection.open(&kernel, Access::ReadOnly)?;
-    let options = OpenOptions { read_only: true, degraded: true, rescue: true, ..OpenOptions::default() };
+    let options =
+        OpenOptions { read_only: true, degraded: true, rescue: true, ..OpenOptions::default() };
     let found = io.block_on(async {
         let engine = Engine::open_members(&io, members, options).await?;
         let mut ranges = Vec::new();

@@ -7,7 +7,7 @@
 
 use twin::Random;
 
-use super::{Bound, Chart, Experiment, Figure, Measure, Reference, RunRecord, Series, Stage, Step};
+use super::{Bound, Chart, Experiment, Figure, Measure, Published, RunRecord, Series, Stage, Step};
 use crate::bench::Outcome;
 
 const FILE_BYTES: u64 = 100_000_000;
@@ -153,7 +153,7 @@ impl Experiment for Lottery {
         let published = [("ah-rate-j", 2.0), ("ah-rate-f", 24.0)];
         let points = published
             .iter()
-            .filter_map(|(id, tickets)| Some((*tickets, Reference::published(id)?.value())));
+            .filter_map(|(id, tickets)| Some((*tickets, Published::row(id)?.value())));
         chart.series.push(Series::published("published, drive not named", points.collect()));
         vec![chart]
     }
@@ -172,7 +172,7 @@ impl Experiment for Lottery {
 
 /// Seconds that reading a file from memory takes.
 fn memory_s() -> Option<f64> {
-    Some(FILE_BYTES as f64 / (Reference::published("ah-rate-cached")?.value() * 1e6))
+    Some(FILE_BYTES as f64 / (Published::row("ah-rate-cached")?.value() * 1e6))
 }
 
 /// Seconds of each read of a file from the drive. Reading it from memory has to be done as well, and is

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Step;
 use super::chart::Chart;
-use super::reference::Published;
+use super::published::Published;
 use super::run::RunOptions;
 use crate::bench::{Moment, Outcome};
 
@@ -90,9 +90,9 @@ impl StepRecord {
     pub(super) fn of(step: &Step, outcome: Outcome, rested: Vec<Moment>) -> StepRecord {
         let figures = step.figures.iter().map(|figure| {
             let measured = (figure.measure)(&outcome, &rested);
-            let published = figure.id.as_deref().and_then(super::Reference::published);
+            let published = figure.id.as_deref().and_then(Published::row);
             let error_percent =
-                measured.zip(published).map(|(value, row)| row.error_percent(value));
+                measured.zip(published).and_then(|(value, row)| row.error_percent(value));
             FigureRecord {
                 id: figure.id.clone(),
                 row: figure.row.clone(),
