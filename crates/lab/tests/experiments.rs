@@ -1,8 +1,11 @@
 //! Experiments from beginning to page, in virtual time.
 
-use lab::bench::{Bench, TwinBench};
+use engine::{CreateOptions, Engine, OpenOptions, Placement};
+use io::{Durability, Volume};
+use lab::bench::{Bench, FusedBench, FusedKind, TwinBench};
 use lab::experiment::{self, Progress, RunOptions, RunRecord, Workload};
 use lab::fio::JobFile;
+use twin::{DriveSpec, Simulation};
 
 const OPTIONS: RunOptions = RunOptions { seed: 1, step_seconds: Some(5) };
 
@@ -103,4 +106,65 @@ fn a_workload_of_ones_own_runs_and_what_a_drive_did_is_seen_each_second() {
     assert_eq!(outcome.total(0).reads, read.total_ios);
     assert!((60.0..120.0).contains(&read.iops), "{}", read.iops);
     assert_eq!(bench.drives().len(), 1);
+}
+
+#[test]
+fn a_fused_volume_takes_small_writes_on_its_fast_drive() {
+    let pair = "imac-fusion-ssd+imac-fusion-disk";
+    let mut bench = FusedBench::new(pair, FusedKind::Own, 1).unwrap();
+    let text = "[a]\nrw=randwrite\nbs=4k\nsize=1g\nruntime=2\ntime_based\n";
+    let workload = Workload::new("mine.fio", text).unwrap();
+    let record =
+        experiment::run(&workload, &mut bench, OPTIONS, "x", None, &Steps::default()).unwrap();
+    let outcome = &record.steps[0].outcome;
+    assert!(outcome.report.jobs[0].write.total_ios > 1000, "{:?}", outcome.report.jobs[0].write);
+    assert!(outcome.total(0).writes > 1000 && outcome.total(1).write_bytes < 1 << 20);
+    assert_eq!(record.drives.len(), 2);
+}
+
+/// Writes a volume full, overwrites a block of its slow drive, and gives how many bytes the slow drive
+/// was written for that, without a rest.
+fn written_below(placement: Placement) -> u64 {
+    let simulation = Simulation::new(1);
+    let atomic =
+        |spec: DriveSpec| DriveSpec { atomic_write_bytes: 4096, zeros_are_holes: true, ..spec };
+    let fast = simulation.add_drive(atomic(DriveSpec::fast("fast", 64 << 20)));
+    let slow = simulation.add_drive(atomic(DriveSpec::slow("slow", 256 << 20)));
+    let io = simulation.boot();
+    let devices = [fast, slow].map(|drive| simulation.device(&io, drive));
+    let below = simulation.run(&io, async {
+        let [fast_device, slow_device] = &devices;
+        let create = CreateOptions::new("v");
+        engine::create(&io, fast_device, slow_device, create, &|_, _| ()).await.unwrap();
+        let options = OpenOptions { placement, ..OpenOptions::default() };
+        let volume = Engine::open(&io, fast_device, slow_device, options).await.unwrap();
+        let size = volume.info().size_bytes;
+        for at in (0..size - (1 << 20)).step_by(1 << 20) {
+            let buf = io.pool().take_zeroed(1 << 20);
+            volume.write(at, buf, Durability::Volatile).await.1.unwrap();
+        }
+        volume.flush().await.unwrap();
+        let (at, before) = (size - (8 << 20), simulation.counters(slow).write_bytes);
+        let mut buf = io.pool().take_zeroed(4096);
+        buf.fill(7);
+        volume.write(at, buf, Durability::Volatile).await.1.unwrap();
+        let below = simulation.counters(slow).write_bytes - before;
+        volume.flush().await.unwrap();
+        // It is there, also after the volume was closed and opened again.
+        volume.close().await.unwrap();
+        let again = Engine::open(&io, fast_device, slow_device, options).await.unwrap();
+        let (buf, outcome) = again.read(at, io.pool().take(8192)).await;
+        outcome.unwrap();
+        assert!(buf[..4096].iter().all(|byte| *byte == 7) && buf[4096..].iter().all(|b| *b == 0));
+        again.close().await.unwrap();
+        below
+    });
+    io.drop_tasks();
+    below.done()
+}
+
+#[test]
+fn a_fusion_drives_overwrites_stay_where_they_live_and_bimetals_land_on_flash() {
+    assert_eq!(written_below(Placement::Fusion), 4096);
+    assert_eq!(written_below(Placement::Heat), 0);
 }

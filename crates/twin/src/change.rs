@@ -39,6 +39,12 @@ pub struct Piece {
     pub content: Arc<Block>,
 }
 
+/// Whether all bytes are zero, as fast as memory is read.
+pub fn is_zero(bytes: &[u8]) -> bool {
+    const ZEROS: Block = [0; BLOCK_BYTES];
+    bytes.chunks(BLOCK_BYTES).all(|chunk| *chunk == ZEROS[..chunk.len()])
+}
+
 impl Change {
     /// A write of `data` at byte `at`.
     pub fn write(at: u64, data: &[u8]) -> Change {
@@ -62,7 +68,7 @@ impl Change {
             }
             _ => 0..0,
         };
-        pieces.retain(|piece| piece.content[piece.bytes.clone()].iter().any(|byte| *byte != 0));
+        pieces.retain(|piece| !is_zero(&piece.content[piece.bytes.clone()]));
         [Change::Zero(range), Change::Write(pieces)]
     }
 

@@ -16,7 +16,7 @@ use std::rc::Rc;
 
 use io::{Buf, Completed, ErrorKind, IoError, Op, OpId, Park, SocketId, World};
 
-use crate::change::Change;
+use crate::change::{Change, is_zero};
 use crate::drive::Drive;
 use crate::fault::Fault;
 use crate::mischief::{Deed, NEVER_NS, Verdict};
@@ -348,6 +348,9 @@ impl State {
                 if !self.drives[drive].spec.keeps_content =>
             {
                 None
+            }
+            (Kind::Write, Some(buf)) if self.drives[drive].spec.zeros_are_holes && is_zero(buf) => {
+                Some(Change::Zero(sought..sought + length))
             }
             (Kind::Write, Some(buf)) => Some(Change::write(sought, buf)),
             (Kind::WriteZeroes, _) => Some(Change::Zero(at..at + length)),

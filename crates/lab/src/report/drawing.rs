@@ -7,17 +7,17 @@ use crate::experiment::{Chart, Series, Shape};
 
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 340.0;
-const LEFT: f64 = 58.0;
+const LEFT: f64 = 70.0;
 const RIGHT: f64 = 16.0;
-const TOP: f64 = 22.0;
-const BOTTOM: f64 = 46.0;
+const TOP: f64 = 26.0;
+const BOTTOM: f64 = 52.0;
 /// Colours of the page there are.
 const COLOURS: usize = 6;
 /// Height of one bar and the gap around a group of bars.
-const BAR: f64 = 15.0;
+const BAR: f64 = 18.0;
 const GROUP_GAP: f64 = 12.0;
 /// Room for the names of bars.
-const NAMES: f64 = 190.0;
+const NAMES: f64 = 236.0;
 /// Points of a line at most: more cannot be told apart at this width.
 const POINTS_MAX: usize = 720;
 
@@ -94,7 +94,7 @@ fn line_chart(chart: &Chart, colours: &[usize]) -> Markup {
                 (curve(series, *colour, &x, &y))
             }
             text.axisname x=((LEFT + right) / 2.0) y=(HEIGHT - 8.0) text-anchor="middle" { (chart.x) }
-            text.axisname x=(LEFT - 46.0) y=(TOP - 8.0) { (chart.y) }
+            text.axisname x=(LEFT - 58.0) y=(TOP - 8.0) { (chart.y) }
         }
     }
 }
@@ -152,7 +152,7 @@ fn bar_chart(chart: &Chart, colours: &[usize]) -> Markup {
     let heights: Vec<f64> =
         names.iter().map(|name| group(name).len() as f64 * BAR + GROUP_GAP).collect();
     let height = TOP + heights.iter().sum::<f64>() + BOTTOM;
-    let (bottom, right) = (height - BOTTOM, WIDTH - 64.0);
+    let (bottom, right) = (height - BOTTOM, WIDTH - 84.0);
     let values = chart.series.iter().flat_map(|series| series.points.iter().map(|point| point.1));
     let x = Axis::new(values, chart.y_log, true, (NAMES, right));
     let tops = heights.iter().scan(TOP, |top, height| {
