@@ -144,6 +144,8 @@ fn written_below(placement: Placement) -> u64 {
             volume.write(at, buf, Durability::Volatile).await.1.unwrap();
         }
         volume.flush().await.unwrap();
+        // Until a new extent's record is durable its data may not change in place.
+        io.sleep(2_000_000_000).await;
         let (at, before) = (size - (8 << 20), simulation.counters(slow).write_bytes);
         let mut buf = io.pool().take_zeroed(4096);
         buf.fill(7);
