@@ -95,7 +95,7 @@ impl Experiment for Fusion {
             ],
         );
         first.renew = true;
-        let eighty = size_bytes / 10 * 8 >> 20 << 20;
+        let eighty = (size_bytes / 10 * 8) >> 20 << 20;
         let mut refill = step(
             "fill-80-percent",
             0,

@@ -78,9 +78,8 @@ impl Track {
         for (index, slices) in self.slices.iter().enumerate() {
             for direction in Direction::ALL {
                 let slice = slices.get(direction);
-                if slice.requests > 0 {
+                if let Some(block) = slice.bytes.checked_div(slice.requests) {
                     let end_ms = (index as u64 + 1) * SLICE_NS / 1_000_000;
-                    let block = slice.bytes / slice.requests;
                     let (value, direction) = (value(slice), direction.index());
                     writeln!(text, "{end_ms}, {value}, {direction}, {block}, 0, 0")
                         .expect("a string takes any text");
