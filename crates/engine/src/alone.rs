@@ -113,8 +113,9 @@ pub(crate) async fn ready(shared: &Rc<Shared>) -> Result<(), Error> {
         }
         state.home_accesses.close_epoch()
     };
-    // A write that is still on its way could land on top of a later one.
+    // A write that is still on its way, of data or of a map page, could land on top of a later one.
     shared.home_accesses_ended(epoch).await;
+    let _background = shared.background.enter(1).await;
     let outcome = async {
         if !canary!(AloneUntold) {
             write_superblock(shared, Left::Open, true).await?;

@@ -200,6 +200,7 @@ async fn copy(shared: &Rc<Shared>, jobs: &[Job]) -> Result<Vec<bool>, Error> {
     // All reads are under way before the first is awaited.
     let mut bases = Vec::with_capacity(jobs.len());
     let mut reads = Vec::new();
+    let mut in_memory = Vec::new();
     for (index, job) in jobs.iter().enumerate() {
         let image = shared.io.pool().take(extent_bytes);
         bases.push(match job.target {
@@ -212,8 +213,8 @@ async fn copy(shared: &Rc<Shared>, jobs: &[Job]) -> Result<Vec<bool>, Error> {
         if job.target == Target::Hole {
             continue;
         }
-        let logged = blocks_to_read(&shared.state.borrow(), job);
-        for (first, run) in log_runs(&logged) {
+        let to_read = take_kept(&shared.state.borrow(), (index, job), &mut in_memory);
+        for (first, run) in log_runs(&to_read) {
             let position = shared.state.borrow().log.position(run[0].0);
             let buf = shared.io.pool().take(run.len() * BLOCK);
             reads.push((index, first, run, shared.fast.read(position, buf)));
@@ -262,10 +263,12 @@ async fn copy(shared: &Rc<Shared>, jobs: &[Job]) -> Result<Vec<bool>, Error> {
         let image = images[index].as_mut().expect("jobs with reads have an image");
         image[first as usize * BLOCK..][..data.len()].copy_from_slice(&data);
     }
-    for (job, image) in jobs.iter().zip(&mut images) {
-        if let Some(image) = image.as_mut() {
-            take_kept(&shared.state.borrow(), job, image);
+    for (index, n, bytes) in in_memory {
+        if let Some(image) = &mut images[index] {
+            image[n as usize * BLOCK..][..BLOCK].copy_from_slice(&bytes);
         }
+    }
+    for (job, image) in jobs.iter().zip(&mut images) {
         for (n, version) in &job.blocks {
             if let (Logged::Zero { .. }, Some(image)) = (version, image.as_mut())
                 && !canary!(DestageSkipsZeros)
@@ -283,24 +286,24 @@ async fn copy(shared: &Rc<Shared>, jobs: &[Job]) -> Result<Vec<bool>, Error> {
     Ok(done)
 }
 
-/// The blocks whose data is not in memory.
-fn blocks_to_read(state: &State, job: &Job) -> Vec<(u64, Logged)> {
-    let start = job.extent.0 * state.geometry.extent_blocks();
-    let in_memory = |n: u64| state.kept.get(BlockId(start + n)).is_some();
-    job.blocks.iter().filter(|(n, _)| !in_memory(*n)).copied().collect()
-}
+/// A block of a job whose data is in memory: the job, the block in its extent, the data.
+type InMemory = (usize, u64, Box<[u8]>);
 
-/// Copies what is in memory into the image. A block may have been written anew since the plan: then
-/// its newer data goes home early, which is not durable yet, so it is left out.
-fn take_kept(state: &State, job: &Job, image: &mut Buf) {
+/// Takes what is in memory of a job's blocks; gives those that must be read from the log.
+fn take_kept(
+    state: &State,
+    (index, job): (usize, &Job),
+    in_memory: &mut Vec<InMemory>,
+) -> Vec<(u64, Logged)> {
     let start = job.extent.0 * state.geometry.extent_blocks();
+    let mut to_read = Vec::new();
     for (n, version) in &job.blocks {
-        if let Logged::Data { .. } = version
-            && let Some(bytes) = state.kept.get(BlockId(start + n))
-        {
-            image[*n as usize * BLOCK..][..BLOCK].copy_from_slice(bytes);
+        match (version, state.kept.get(BlockId(start + n))) {
+            (Logged::Data { .. }, Some(bytes)) => in_memory.push((index, *n, bytes.into())),
+            _ => to_read.push((*n, *version)),
         }
     }
+    to_read
 }
 
 /// The block's data in the log is damaged. A mark takes its place, so that the rest of its record

@@ -231,7 +231,8 @@ impl Engine {
         if shared.state.borrow().closing {
             // Somebody closes it already: both calls end when it is closed.
             shared.ended.until(|| shared.state.borrow().closed.then_some(())).await;
-            return shared.unpoisoned();
+            let stopped = shared.state.borrow().stopped().cloned();
+            return stopped.map_or(Ok(()), |cause| Err(Error::Poisoned(cause)));
         }
         if shared.is_alone() {
             return self.close_alone().await;

@@ -175,6 +175,8 @@ pub(crate) async fn set_mode(shared: &Rc<Shared>, mode: CacheMode) -> Result<(),
     let outcome = match mode {
         CacheMode::WriteThrough => to_write_through(shared).await,
         CacheMode::WriteBack => {
+            // Nothing is on its way home from memory then.
+            let _turn = shared.background.enter(1).await;
             // On the drives first: the slow one must not pass for whole when it is not any more.
             let changed =
                 write_superblocks(shared, |superblock| superblock.cache_mode = mode).await;

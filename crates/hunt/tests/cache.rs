@@ -24,7 +24,7 @@ fn survives(mode: CacheMode, atomic_write_bytes: u32) {
     // What only the slow drive has of unflushed writes is as whole as that drive writes it.
     let alone_every = if through && atomic_write_bytes == 512 { 0 } else { 8 };
     let effort = Effort {
-        stride: 7,
+        stride: 11,
         seeds: 1,
         recut_every: 500,
         relive_every: 8,
