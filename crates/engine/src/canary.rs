@@ -154,8 +154,8 @@ mod cage {
         HoleOverGarbage,
         /// The parts of a request in the log do not wait for its parts in fresh slots.
         PartsOutOfOrder,
-        /// Marks of doubt are not written with the changes they are about.
-        DoubtNotWritten,
+        /// Changed extents get no mark of doubt.
+        DoubtNotMarked,
         /// Marks of doubt are written and not flushed.
         DoubtNotFlushed,
         /// An extent that the map places on the fast drive needs no mark, though the slow drive's

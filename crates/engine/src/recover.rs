@@ -300,7 +300,9 @@ fn load_page(
         // never meant anything. Unless all of it is damaged: then only a log that goes back to the
         // making of the volume surely has everything.
         let torn = fast.judged.contains(&PageCopy::Blank) || slow.is_blank();
-        let lost = !torn || damaged && source.known_end().is_some();
+        // After a close nothing is torn. What was never written is blank on a whole drive then.
+        let unwritten = fast.is_blank() || slow.is_blank();
+        let lost = !torn || damaged && !unwritten && source.known_end().is_some();
         if lost && !source.superblock.log_is_whole() {
             return lose_page(state, page, page_lost(source, page));
         }

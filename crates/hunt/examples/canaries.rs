@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use engine::canary::Canary;
-use hunt::hunt_canary;
+use hunt::{ELUSIVE, hunt_canary};
 
 /// The seed of the first run for each canary.
 const FIRST_SEED: u64 = 1;
@@ -16,8 +16,10 @@ fn main() -> ExitCode {
     std::panic::set_hook(Box::new(|_| ()));
     let words: Vec<String> = std::env::args().skip(1).collect();
     let seconds = words.first().map_or(30, |word| word.parse().expect("a number of seconds"));
-    let wanted = |canary: &Canary| {
-        words.len() < 2 || words[1..].iter().any(|name| *name == format!("{canary:?}"))
+    let named = |canary: &Canary| words[1..].iter().any(|name| *name == format!("{canary:?}"));
+    let wanted = |canary: &Canary| match words.len() {
+        0 | 1 => !ELUSIVE.contains(canary),
+        _ => named(canary),
     };
     let threads = std::thread::available_parallelism().map_or(2, usize::from);
     let canaries: Vec<Canary> = Canary::ALL.iter().copied().filter(wanted).collect();

@@ -21,6 +21,26 @@ const SWARM_ALONE: Duration = Duration::from_secs(6);
 /// The seed of the stories.
 const STORIES_SEED: u64 = 1;
 
+/// Canaries that have not been caught within half a minute: each breaks a promise where several rare
+/// things meet, and is a hole in the hunt until it is. They are hunted when asked for by name.
+pub const ELUSIVE: &[Canary] = &[
+    Canary::RingFreedBeforeSuperblock,
+    Canary::PageSharesOpenRecord,
+    Canary::PagesNotFlushed,
+    Canary::PageOverNewerCopy,
+    Canary::FlushBesideIgnored,
+    Canary::DeferredOverUnflushed,
+    Canary::StrictWithoutFlush,
+    Canary::PartsOutOfOrder,
+    Canary::DoubtNotFlushed,
+    Canary::DoubtSparedTooLong,
+    Canary::DoubtForgottenAtMove,
+    Canary::VouchedOverLog,
+    Canary::VouchedOverDirtyPage,
+    Canary::ReplayNotDoubted,
+    Canary::TornPageBelieved,
+];
+
 /// Where a canary was caught.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ground {

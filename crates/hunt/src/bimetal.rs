@@ -9,6 +9,10 @@ use crate::subject::{Prey, Subject};
 pub struct Bimetal;
 
 impl Prey for Engine {
+    fn drive_reads(&self, tier: Tier) -> u64 {
+        self.status().drives[tier.index()].traffic.reads
+    }
+
     async fn set_flush_mode(&self, mode: FlushMode) -> Result<(), IoError> {
         Ok(Engine::set_flush_mode(self, mode).await?)
     }

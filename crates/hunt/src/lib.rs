@@ -40,7 +40,7 @@ mod workload;
 pub use allowed::Allowed;
 pub use alone::Alone;
 #[cfg(feature = "canaries")]
-pub use aviary::{Caught, Ground, hunt_canary};
+pub use aviary::{Caught, ELUSIVE, Ground, hunt_canary};
 pub use bimetal::{Bimetal, Cached};
 pub use campaign::{Bag, Campaign, Kill};
 pub use enumerate::enumerate;

@@ -4,6 +4,7 @@
 
 use std::ops::Range;
 
+use engine::format::map_page::ENTRIES_PER_PAGE;
 use engine::{Bound, FlushMode, Tier};
 use io::units::{KIB, MIB, MILLISECOND_NS};
 use twin::mix;
@@ -25,6 +26,8 @@ const FIXED_BYTES: u64 = 2 * MIB;
 const OPENING_OPERATIONS: u64 = 20;
 /// Operations that destage, a checkpoint and a close take.
 const BACKGROUND_OPERATIONS: u64 = 40;
+/// What every request takes on drives that are in step.
+const STEP_NS: u64 = 100_000;
 /// Bounds of deferred mode, in milliseconds: from less than a flush to more than a life.
 const BOUNDS_MS: [u32; 5] = [4, 40, 300, 1500, (SURE_BOUND_NS / MILLISECOND_NS) as u32];
 
@@ -69,6 +72,9 @@ enum Theme {
     /// Clients use what lives on the slow drive, rest in between, and change what has begun to move:
     /// marks of doubt come and go.
     Low,
+    /// The volume is left alone again and again, and the map of one drive has always rotten when it is
+    /// opened next.
+    Rotten,
 }
 
 /// What a seed decides.
@@ -168,7 +174,8 @@ impl Nature {
         let theme = match random.below(100) {
             0..12 => Theme::Pressed,
             12..20 => Theme::Churning,
-            20..38 => Theme::Low,
+            20..36 => Theme::Low,
+            36..44 => Theme::Rotten,
             _ => Theme::Plain,
         };
         let busy = matches!(theme, Theme::Pressed | Theme::Churning);
@@ -184,8 +191,17 @@ impl Nature {
                 drive.latencies.channels = 64;
             }
         }
-        if theme == Theme::Pressed && random.chance(40) {
+        if theme == Theme::Pressed && random.chance(50) {
             fast.latencies.flush_ns = 17_500_000;
+        } else if random.chance(if busy { 40 } else { 10 }) {
+            // In step: whatever began together ends together, on both drives.
+            for drive in [&mut fast, &mut slow] {
+                let of = &mut drive.latencies;
+                for time in [&mut of.read_ns, &mut of.write_ns, &mut of.flush_ns, &mut of.trim_ns] {
+                    *time = STEP_NS;
+                }
+                (of.kib_ns, of.jitter_percent, of.stall_permille, of.channels) = (0, 0, 0, 64);
+            }
         }
         let defers = random.chance(30);
         let flush_mode =
@@ -240,15 +256,17 @@ impl Nature {
             _ => clients,
         };
         let requests_max = if random.chance(25) { 400 } else { 100 };
-        let requests = if busy { 300 } else { 20 } + random.below(requests_max);
+        // A log that was never emptied slows nobody down: the fullest are those of short lives.
+        let short = theme == Theme::Pressed && !held && random.chance(70);
+        let requests = if busy && !short { 300 } else { 20 } + random.below(requests_max);
         let length_bytes_max = match theme {
             Theme::Pressed => 256 * KIB - 4096,
             Theme::Churning => length_bytes_max.max(extent_bytes),
-            Theme::Plain | Theme::Low => length_bytes_max,
+            Theme::Plain | Theme::Low | Theme::Rotten => length_bytes_max,
         };
         let temper = match theme {
             Theme::Plain if filled && random.chance(60) => temper.cramming(),
-            Theme::Plain => temper,
+            Theme::Plain | Theme::Rotten => temper,
             Theme::Pressed => temper.pressing(),
             Theme::Churning => temper.churning(),
             Theme::Low => temper.stalking(),
@@ -273,7 +291,11 @@ impl Nature {
             filled,
             recuts: share(50, 40),
             mischief: if allowed.errors { share(25, 60) } else { 0 },
-            damage: if allowed.rot || allowed.old { share(40, 60) } else { 0 },
+            damage: match theme {
+                Theme::Rotten if allowed.rot => 85,
+                _ if allowed.rot || allowed.old => share(40, 60),
+                _ => 0,
+            },
             alone: if !allowed.lost {
                 0
             } else if theme == Theme::Low {
@@ -283,7 +305,7 @@ impl Nature {
             },
             promises,
             theme,
-            flushes_fail: allowed.errors && theme == Theme::Pressed && share(25, 1) > 0,
+            flushes_fail: allowed.errors && busy && share(25, 1) > 0,
             lies: allowed.lies && share(4, 1) > 0,
             rotting: if random.chance(70) { Tier::Fast } else { Tier::Slow },
             random,
@@ -293,7 +315,8 @@ impl Nature {
     /// How often a life is played, each time to another end.
     pub fn probes_of(&self, number: u64) -> u64 {
         // To fill a volume takes long.
-        if number == 0 && self.filled { 1 } else { self.probes }
+        let once = number == 0 && (self.filled || self.theme == Theme::Low);
+        if once { 1 } else { self.probes }
     }
 
     /// How often what a fall left is looked at.
@@ -360,7 +383,7 @@ impl Nature {
             self.change_promises(&mut life);
         }
         if self.flushes_fail {
-            let after_ns = self.random.below(1000 * MILLISECOND_NS);
+            let after_ns = self.random.below(200 * MILLISECOND_NS);
             let fault = Fault::FailedFlush;
             life.mischief.push(Mischief::Strikes { after_ns, tier: Tier::Fast, fault, count: 1 });
         } else if self.random.chance(self.mischief) {
@@ -452,7 +475,9 @@ impl Nature {
     }
 
     fn draw_map_damage(&mut self) -> Damage {
-        let (tier, page) = (self.rotting, self.random.below(self.map_pages));
+        let used = self.span.start / self.setting.extent_bytes / ENTRIES_PER_PAGE as u64;
+        let page = if self.random.chance(60) { used } else { self.random.below(self.map_pages) };
+        let tier = self.rotting;
         match self.random.below(4) {
             0 => Damage::MapSector { tier, page },
             _ => Damage::MapPage { tier, page },
@@ -491,15 +516,23 @@ impl Nature {
         Mischief::Habit { tier, faults: Faults::draw(self.random.bits(), &allowed) }
     }
 
-    /// When `life` ends; how it falls is decided later.
-    pub fn end(&mut self, life: &Life) -> End {
+    /// When life `number` ends; how it falls is decided later.
+    pub fn end(&mut self, number: u64, life: &Life) -> End {
+        if number == 0 && self.theme == Theme::Low {
+            // Filled, and vouched for.
+            return End::Closed;
+        }
         let falls = self.allowed.cuts || self.allowed.kills;
         if !falls || self.random.chance(15) {
             return End::Closed;
         }
         let random = &mut self.random;
         let estimate = OPENING_OPERATIONS + life.steps() as u64 * 2;
-        let (phase, operation) = match random.below(16) {
+        let drawn = match self.theme {
+            Theme::Rotten if random.chance(60) => 10,
+            _ => random.below(16),
+        };
+        let (phase, operation) = match drawn {
             0 => (Phase::Serving, Some(random.below(OPENING_OPERATIONS))),
             1..=3 => (Phase::Serving, Some(random.below(OPENING_OPERATIONS + estimate / 4))),
             4..=8 => (Phase::Serving, Some(random.below(estimate))),

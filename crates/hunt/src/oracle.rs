@@ -83,8 +83,9 @@ pub struct Oracle {
     deferring: bool,
     /// The bound on what a cut may take, while what survives must be a prefix of the writes.
     bound_ns: Option<u64>,
-    /// A change of what flushes promise has begun and not ended: either may hold.
-    changing: bool,
+    /// A change of what flushes promise has begun, then, and not ended: either may hold, and the bound
+    /// is kept no more.
+    changing_since_ns: Option<u64>,
 }
 
 impl Default for Oracle {
@@ -110,7 +111,7 @@ impl Default for Oracle {
             now_ns: 0,
             deferring: false,
             bound_ns: None,
-            changing: false,
+            changing_since_ns: None,
         }
     }
 }
@@ -190,7 +191,7 @@ impl Oracle {
 
     /// What flushes promise begins to change: to something with a bound, or to what they say.
     pub fn begin_promise(&mut self, bound_ns: Option<u64>) {
-        self.changing = true;
+        self.changing_since_ns.get_or_insert(self.now_ns);
         self.deferring |= bound_ns.is_some();
     }
 
@@ -199,7 +200,7 @@ impl Oracle {
     pub fn defer(&mut self, bound_ns: Option<u64>) {
         self.bound_ns = bound_ns;
         self.deferring = bound_ns.is_some();
-        self.changing = false;
+        self.changing_since_ns = None;
     }
 
     /// The volume has been opened again and says what flushes promise.
@@ -207,7 +208,7 @@ impl Oracle {
     /// # Errors
     /// When that is not what was last asked for, in words.
     pub fn reopened(&mut self, bound_ns: Option<u64>) -> Result<(), String> {
-        if !self.changing && bound_ns != self.bound_ns {
+        if self.changing_since_ns.is_none() && bound_ns != self.bound_ns {
             return Err(format!(
                 "a cut may take what is so many nanoseconds old: {bound_ns:?}, but {:?} was asked for",
                 self.bound_ns
@@ -294,9 +295,9 @@ impl Oracle {
         if let Some(bound_ns) = self.bound_ns {
             // What ended longer ago than the bound must be there. What earlier falls have taken
             // is gone.
-            let old = |record: &&Record| {
-                record.cuts == self.cuts && record.ended_ns + bound_ns <= self.now_ns
-            };
+            let now_ns = self.changing_since_ns.unwrap_or(self.now_ns);
+            let old =
+                |record: &&Record| record.cuts == self.cuts && record.ended_ns + bound_ns <= now_ns;
             let ended = self.records.iter().filter(old).filter_map(|record| record.ended).max();
             self.durable_until = self.durable_until.max(ended.unwrap_or(0));
         }

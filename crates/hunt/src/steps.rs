@@ -7,7 +7,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use engine::FlushMode;
+use engine::{FlushMode, Tier};
 use io::units::{KIB, MILLISECOND_NS};
 use io::{Durability, ZeroMode};
 use twin::Random;
@@ -80,6 +80,14 @@ pub enum Step {
         /// Bytes.
         length: u64,
     },
+    /// A wait until the volume reads from a drive by itself: it has begun to destage (the fast one) or
+    /// to move something up (the slow one).
+    Lurk {
+        /// From which.
+        tier: Tier,
+        /// No longer than this, in virtual nanoseconds.
+        ns_max: u64,
+    },
     /// Flushes promise something else from now on. Only one client may change that.
     Promise {
         /// What.
@@ -97,6 +105,10 @@ impl Step {
         match self {
             Step::Rest { ns } => {
                 watched.io().sleep(ns).await;
+                Ok(())
+            }
+            Step::Lurk { tier, ns_max } => {
+                lurk(watched, tier, ns_max).await;
                 Ok(())
             }
             Step::Write { at, length, forced } => watched.write(at, length, how(forced)).await,
@@ -122,7 +134,7 @@ impl Step {
             | Step::Trim { length, .. }
             | Step::Zero { length, .. }
             | Step::Warm { length, .. } => length,
-            Step::Rest { .. } | Step::Flush | Step::Promise { .. } => 0,
+            Step::Rest { .. } | Step::Lurk { .. } | Step::Flush | Step::Promise { .. } => 0,
         }
     }
 
@@ -136,7 +148,7 @@ impl Step {
             | Step::Trim { length, .. }
             | Step::Zero { length, .. }
             | Step::Warm { length, .. } => *length = (*length / 2).next_multiple_of(unit),
-            Step::Rest { .. } | Step::Flush | Step::Promise { .. } => {}
+            Step::Rest { .. } | Step::Lurk { .. } | Step::Flush | Step::Promise { .. } => {}
         }
         (shorter.bytes() < self.bytes()).then_some(shorter)
     }
@@ -146,6 +158,13 @@ impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (word, at, length, forced) = match *self {
             Step::Rest { ns } => return write!(f, "rest {:.1} ms", ns as f64 / 1e6),
+            Step::Lurk { tier, ns_max } => {
+                let ms_max = ns_max as f64 / 1e6;
+                return write!(
+                    f,
+                    "lurk until the {tier} drive is read, for {ms_max:.1} ms at most"
+                );
+            }
             Step::Flush => return write!(f, "flush"),
             Step::Promise { mode } => return write!(f, "promise {mode}"),
             Step::Write { at, length, forced } => ("write", at, length, forced),
@@ -158,6 +177,17 @@ impl fmt::Display for Step {
             Step::Warm { at, length } => ("warm", at, length, false),
         };
         write!(f, "{word} {length} bytes at {at}{}", if forced { ", durable" } else { "" })
+    }
+}
+
+/// How often a lurking client looks.
+const LURK_NS: u64 = MILLISECOND_NS / 4;
+
+async fn lurk<V: Prey>(watched: &Watched<V>, tier: Tier, ns_max: u64) {
+    let reads = || watched.volume().drive_reads(tier);
+    let (before, until_ns) = (reads(), watched.io().now_ns() + ns_max);
+    while reads() == before && watched.io().now_ns() < until_ns {
+        watched.io().sleep(LURK_NS).await;
     }
 }
 
@@ -326,12 +356,15 @@ impl Source {
             2 => Step::Write { at: block, length: 4096, forced: false },
             _ => Step::Zero { at: block, length: 4096, allocate: false, forced: false },
         };
-        let ns = IDLE_FROM_NS + random.below(60 * MILLISECOND_NS);
-        let before = match random.chance(60) {
-            true => Step::Warm { at, length: extent },
-            false => Step::Write { at: block, length: 4096, forced: true },
+        let quick = random.chance(50);
+        let ns = random.below(if quick { MILLISECOND_NS / 2 } else { 20 * MILLISECOND_NS });
+        let (before, tier) = match random.chance(60) {
+            true => (Step::Warm { at, length: extent }, Tier::Slow),
+            false => (Step::Write { at: block, length: 4096, forced: true }, Tier::Fast),
         };
-        self.plans = vec![Step::Read { at, length: whole }, after, Step::Rest { ns }, before];
+        // Before it moves anything the volume empties its log.
+        let lurk = Step::Lurk { tier, ns_max: 10 * IDLE_FROM_NS };
+        self.plans = vec![Step::Read { at, length: whole }, after, Step::Rest { ns }, lurk, before];
     }
 
     /// Draws a byte range.
@@ -409,6 +442,6 @@ mod tests {
                 assert!(at % 512 == 0 && length % 512 == 0 && length <= 256 * KIB, "{step}");
             }
         }
-        assert_eq!(kinds.len(), 7, "{kinds:?}");
+        assert_eq!(kinds.len(), 8, "{kinds:?}");
     }
 }

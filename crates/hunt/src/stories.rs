@@ -62,6 +62,7 @@ pub fn stories(seed: u64, atomic_write_bytes: u32) -> Vec<Story> {
         moving::checkpoint(&drives),
         moving::checkpoint_under_fire(&drives),
         moving::log_wrap(&drives),
+        moving::full_log(&drives),
         moving::full_volume(&drives),
         failing::recovery(&drives, CacheLoss::KeepAll),
         failing::recovery(&drives, CacheLoss::Subset(seed)),

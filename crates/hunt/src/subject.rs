@@ -6,6 +6,11 @@ use io::{Device, ErrorKind, Io, IoError, Volume};
 /// A volume under attack. Clones are the same volume.
 #[allow(async_fn_in_trait)] // One thread per machine: futures need not be Send.
 pub trait Prey: Volume + Clone {
+    /// Reads from a drive so far, its own work included.
+    fn drive_reads(&self, _tier: Tier) -> u64 {
+        0
+    }
+
     /// Changes what flushes promise.
     async fn set_flush_mode(&self, _mode: FlushMode) -> Result<(), IoError> {
         Err(IoError::new(ErrorKind::Unsupported, "flushes promise what they promise"))

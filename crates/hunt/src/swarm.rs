@@ -48,7 +48,7 @@ fn explore(
         let mut life = nature.life(number, rest.is_closed());
         let mut next: Option<(Life, Rest)> = None;
         for _ in 0..nature.probes_of(number) {
-            life.end = nature.end(&life);
+            life.end = nature.end(number, &life);
             lives.push(life.clone());
             let stopped = player.live(&rest, &life)?;
             for end in nature.falls(&stopped, life.end) {

@@ -19,8 +19,12 @@ fn survives(name: &str) {
     let mut played = 0;
     for (atomic_write_bytes, seeds) in [(512, 2), (4096, 1)] {
         // Drives that tear 4 KiB have the most to tear.
-        // The longest story: each case replays and reads half a log.
-        let stride = if name == "deferred: destage, moves and checkpoints" { 16 } else { 1 };
+        let stride = match name {
+            // The longest stories: each case replays and reads much of a log.
+            "deferred: destage, moves and checkpoints" => 16,
+            "a full log" => 4,
+            _ => 1,
+        };
         let effort =
             Effort { stride, seeds, recut_every: 400, relive_every: 8, ..Effort::default() };
         for story in stories(SEED, atomic_write_bytes) {
@@ -70,6 +74,7 @@ survives! {
     a_volume_survives_a_checkpoint: "checkpoint",
     a_volume_survives_a_checkpoint_while_clients_write: "checkpoint while clients write",
     a_volume_survives_the_wrap_of_its_log: "the log wraps",
+    a_volume_survives_a_full_log: "a full log",
     a_volume_survives_being_full: "a full volume",
     a_volume_survives_the_recovery_of_a_recovery: "recovery of a recovery",
     a_volume_survives_drives_that_fail: "failing drives",

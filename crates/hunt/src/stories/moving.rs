@@ -192,6 +192,30 @@ pub(super) fn log_wrap(drives: &Drives) -> Story {
         })
 }
 
+/// More clients than the log has room for, all at once: whoever waits takes what a checkpoint frees in
+/// the moment it is free.
+pub(super) fn full_log(drives: &Drives) -> Story {
+    drives
+        .story("a full log")
+        .prepare(|stage| async move {
+            lay(&stage.volume, 0..FAST_EXTENTS + 4).await?;
+            idle(&stage.volume).await;
+            Ok(())
+        })
+        .act(|stage| async move {
+            // Parts of extents on the slow drive.
+            let writers = (0..40).map(|writer| {
+                let volume = stage.volume.clone();
+                let at = (FAST_EXTENTS + writer % 4) * EXTENT + 4096;
+                async move { volume.write(at, 120 * KIB, Volatile).await }
+            });
+            together(&stage.volume, writers).await?;
+            insist(&stage, "filling the log", |status| {
+                status.log.full_waits > 0 && status.log.checkpoints > 0
+            })
+        })
+}
+
 pub(super) fn full_volume(drives: &Drives) -> Story {
     let seed = drives.seed;
     drives
