@@ -2,7 +2,7 @@
 
 use io::{Device, Io};
 
-use crate::address::{Lsn, Tier};
+use crate::address::{BLOCK_BYTES, Lsn, Tier};
 use crate::drive::Drive;
 use crate::error::Error;
 use crate::format::map_page::{PAGE_BYTES, PageCopy, examine};
@@ -217,6 +217,14 @@ fn compare_pages(newest: &[Vec<PageCopy>; 2], drives: &[Drive; 2], report: &mut 
 /// Checks what recovery would bring up. (Homes within their drives and used once are checked by
 /// recovery itself.)
 fn check_state(state: &mut State, report: &mut CheckReport) {
+    let log_at = state.geometry.layouts[0].log_at;
+    for (lsn, _) in &state.damaged_headers {
+        let place = lsn.0 % state.geometry.ring_blocks() * BLOCK_BYTES;
+        report.repairable.push(format!(
+            "the record of the landing log at {lsn} (byte {} of the drive): the next one repeats it",
+            log_at + place
+        ));
+    }
     report.log_records = state.recovery.records;
     report.log_dirty_bytes = state.dirty_bytes();
     if state.recovery.blocks_damaged > 0 {

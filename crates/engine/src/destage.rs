@@ -28,7 +28,7 @@ use crate::state::State;
 /// Bytes of extents per batch (64 of 128 KiB): enough for sorting to pay, and short enough that the
 /// janitor looks up often. At least one extent is taken.
 const BATCH_BYTES: u64 = 8 << 20;
-/// Extents per batch at most: their entries fit two records.
+/// Extents per batch at most: their entries fit three records.
 const EXTENTS_PER_BATCH_MAX: u64 = 128;
 /// Log blocks that the entries of one extent take at worst.
 const LOST_ROOM_BLOCKS: u64 = 2;
@@ -100,8 +100,8 @@ pub(crate) async fn destage(shared: &Rc<Shared>) -> Result<Progress, Error> {
             return Err(error);
         }
     };
-    // A header block takes 126 destage entries.
-    shared.internal_room(3).await?;
+    // A header block takes 62 destage entries.
+    shared.internal_room(5).await?;
     settle(shared, &jobs, &done, before);
     shared.log_work.wake_all();
     Ok(if done.contains(&true) { Progress::Some } else { Progress::None })

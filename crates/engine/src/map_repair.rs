@@ -1,5 +1,5 @@
-//! Writes map pages anew of which opening found damaged copies, so that one opening repairs all
-//! that it has met, whether or not their extents ever change again.
+//! Writes map pages anew of which opening found damaged copies, and headers of the log, so that one
+//! opening repairs all that it has met, whether or not their extents ever change again.
 
 use io::Io;
 
@@ -11,8 +11,8 @@ use crate::state::State;
 /// Pages written at once: 1 MiB on each drive.
 const PAGES_PER_STEP: usize = 256;
 
-/// Writes both copies on both drives of every page that recovery found damaged, or newer on one
-/// drive than on the other.
+/// Writes every header that recovery found damaged, and both copies on both drives of every page that
+/// it found damaged, or newer on one drive than on the other.
 /// All that the map holds must be durable in the log.
 ///
 /// The older copies first, durable before the newer ones are touched: some whole copy exists at
@@ -23,6 +23,11 @@ pub(crate) async fn repair(
     state: &mut State,
     volume_tag: u64,
 ) -> Result<(), Error> {
+    for (lsn, block) in std::mem::take(&mut state.damaged_headers) {
+        let mut buf = io.pool().take(block.len());
+        buf.copy_from_slice(&block);
+        drives[0].write(state.log.position(lsn), buf).await.1?;
+    }
     let damaged = std::mem::take(&mut state.damaged_pages);
     let mut entries = Vec::new();
     for pages in damaged.chunks(PAGES_PER_STEP) {

@@ -62,7 +62,8 @@ async fn carry_out(shared: &Rc<Shared>, moves: &[Move]) -> Result<bool, Error> {
         }
         return Err(error);
     }
-    shared.internal_room(2).await?;
+    // A header block takes 83 entries.
+    shared.internal_room(3).await?;
     let mut state = shared.state.borrow_mut();
     for one in moves {
         settle(shared, &mut state, one);

@@ -18,7 +18,9 @@ use crate::error::Error;
 use crate::format::map_page::{
     ENTRIES_PER_PAGE, PAGE_BYTES, PageCopy, decode_entry, entries, examine,
 };
-use crate::format::record::{Entry, Header, decode_entries, decode_header};
+use crate::format::record::{
+    Entry, Header, RECORD_BLOCKS_MAX, decode_echo, decode_entries, decode_header,
+};
 use crate::format::superblock::{State as Left, Superblock};
 use crate::geometry::Class;
 use crate::log::reader::LogReader;
@@ -461,6 +463,7 @@ async fn replay(
         reader: LogReader::new(source.io, source.fast, log_at, ring, tail),
         claimed: superblock.log_durable,
         generation: 0,
+        block: Vec::new(),
         pending: VecDeque::new(),
     };
     if source.rescue {
@@ -505,6 +508,8 @@ struct Replay<'a> {
     claimed: Lsn,
     /// Of the last record.
     generation: u64,
+    /// Memory for the header block at hand.
+    block: Vec<u8>,
     pending: VecDeque<Pending>,
 }
 
@@ -514,16 +519,24 @@ impl Replay<'_> {
     /// # Errors
     /// It does not end here, and cannot be replayed either. Part of the record may be in the state.
     async fn record(&mut self, state: &mut State, lsn: Lsn) -> Result<Option<Lsn>, Error> {
-        let (source, superblock) = (self.source, self.source.superblock);
-        let Some(block) = self.reader.block(lsn).await else { return Ok(None) };
-        // Whether the log goes on here cannot be known: to guess that it ends could lose flushed
-        // writes behind it.
-        let block = block.map_err(Clone::clone)?;
-        let ring = superblock.geometry.ring_blocks();
-        let header = decode_header(block, superblock.volume_tag(), lsn)
-            .filter(|header| belongs(superblock, header, self.generation, ring));
-        let Some(header) = header else {
-            if lsn < self.claimed || claims_beyond(source, lsn).await? {
+        let source = self.source;
+        let Some(found) = self.reader.block(lsn).await else { return Ok(None) };
+        let mut block = std::mem::take(&mut self.block);
+        block.clear();
+        let readable = found.map(|found| block.extend_from_slice(found)).map_err(Clone::clone);
+        let sound = self.header(&block, lsn);
+        let header = if let Some(header) = sound {
+            header
+        } else {
+            let unreadable = readable.is_err();
+            let goes_on = unreadable || lsn < self.claimed || claims_beyond(source, lsn).await?;
+            if !goes_on {
+                return Ok(None);
+            }
+            let Some((header, repeated)) = self.repeated(state, lsn).await else {
+                // Whether the log goes on cannot be known where it cannot be read: to guess that it
+                // ends could lose flushed writes behind it.
+                readable?;
                 return Err(Error::Damaged(format!(
                     "the landing log on {} is damaged at {lsn} (byte {} of the drive), before its \
                      end: writes after it cannot be replayed, or the drive is an older copy. \
@@ -532,10 +545,11 @@ impl Replay<'_> {
                     source.fast.info().path,
                     state.log.position(lsn),
                 )));
-            }
-            return Ok(None);
+            };
+            block = repeated;
+            header
         };
-        let Some(changes) = decode_entries(block, &header) else {
+        let Some(changes) = decode_entries(&block, &header) else {
             return Err(nonsense(lsn));
         };
         let (damaged, unreadable) = check_data(&mut self.reader, &header, &changes).await;
@@ -560,7 +574,11 @@ impl Replay<'_> {
         }
         self.generation = header.generation;
         self.claimed = self.claimed.max(header.durable);
-        state.log.replay_header(&header);
+        state.log.replay_header(&header, &block);
+        if sound.is_none() {
+            state.damaged_headers.push((lsn, block.clone()));
+        }
+        self.block = block;
         apply_entries(state, self.page_lsns, lsn, &changes, &mut self.pending)?;
         let claimed = self.claimed;
         while self.pending.front().is_some_and(|allocation| allocation.lsn < claimed) {
@@ -568,6 +586,45 @@ impl Replay<'_> {
         }
         state.recovery.records += 1;
         Ok(Some(end))
+    }
+
+    /// The header in a block that was read from the place of `lsn`, if it is a record of this log.
+    fn header(&self, block: &[u8], lsn: Lsn) -> Option<Header> {
+        let superblock = self.source.superblock;
+        let ring = superblock.geometry.ring_blocks();
+        decode_header(block, superblock.volume_tag(), lsn)
+            .filter(|header| belongs(superblock, header, self.generation, ring))
+    }
+
+    /// The first place of a sound record from `at` on, before `until`, and its header block.
+    async fn next_record(&mut self, mut at: Lsn, until: Lsn) -> Option<(Lsn, Vec<u8>)> {
+        self.reader.seek(at);
+        while at < until {
+            let block = self.reader.block(at).await?.map(<[u8]>::to_vec);
+            if let Ok(block) = block
+                && self.header(&block, at).is_some()
+            {
+                return Some((at, block));
+            }
+            at = Lsn(at.0 + 1);
+        }
+        None
+    }
+
+    /// The header of the record at `lsn`, which is damaged, from the record behind it.
+    async fn repeated(&mut self, state: &State, lsn: Lsn) -> Option<(Header, Vec<u8>)> {
+        let until = Lsn(lsn.0 + RECORD_BLOCKS_MAX + 1);
+        let next = self.next_record(Lsn(lsn.0 + 1), until).await;
+        // The data of the record is read next.
+        self.reader.seek(Lsn(lsn.0 + 1));
+        let (next, block) = next?;
+        let echo = decode_echo(&block)?;
+        if lsn.0 + u64::from(echo.blocks) != next.0 {
+            return None;
+        }
+        let tag = self.source.superblock.volume_tag();
+        let block = echo.header_block(tag, lsn, state.log.last());
+        Some((self.header(&block, lsn)?, block))
     }
 
     /// The log cannot be replayed at `lsn`. Refuses, unless what is left is to be rescued: then it
@@ -584,20 +641,7 @@ impl Replay<'_> {
         for allocation in self.pending.drain(..) {
             rescue.lose(allocation.extent);
         }
-        let superblock = self.source.superblock;
-        let ring = superblock.geometry.ring_blocks();
-        let mut next = None;
-        let mut at = Lsn(lsn.0 + 1);
-        self.reader.seek(at);
-        while let Some(block) = self.reader.block(at).await {
-            let header =
-                block.ok().and_then(|block| decode_header(block, superblock.volume_tag(), at));
-            if header.is_some_and(|header| belongs(superblock, &header, self.generation, ring)) {
-                next = Some(at);
-                break;
-            }
-            at = Lsn(at.0 + 1);
-        }
+        let next = self.next_record(Lsn(lsn.0 + 1), Lsn(u64::MAX)).await.map(|(next, _)| next);
         let closed = self.source.known_end().is_some();
         rescue::skip_gap(state, next, |page| {
             closed || next.is_some_and(|next| self.page_lsns[page as usize] >= next)

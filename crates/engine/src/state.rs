@@ -141,6 +141,8 @@ pub(crate) struct State {
     pub bad_copies: BTreeSet<ExtentId>,
     /// Map pages of which recovery found a damaged copy on the fast drive.
     pub damaged_pages: Vec<u64>,
+    /// Headers of the log that recovery found damaged, and in their successors: place and content.
+    pub damaged_headers: Vec<(Lsn, Vec<u8>)>,
     /// Where the search for cold residents of the fast drive goes on.
     pub clock_hand: u64,
 }
@@ -188,6 +190,7 @@ impl State {
             unmirrored: BTreeMap::new(),
             bad_copies: BTreeSet::new(),
             damaged_pages: Vec::new(),
+            damaged_headers: Vec::new(),
             clock_hand: 0,
         }
     }

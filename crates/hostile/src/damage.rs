@@ -6,7 +6,8 @@
 //! | hit | may come of it |
 //! |---|---|
 //! | a superblock, a map page | nothing: the other copy, or the other drive's, is used |
-//! | a header of the log that something says was durable | a refusal to open |
+//! | a header of the log that something says was durable | nothing: the next record repeats it |
+//! | the last header of a volume closed in order | a refusal to open |
 //! | a data block of the log, likewise | an error when that block is read |
 //! | the last record, of which nothing says that it was durable | it is as if it had not been written |
 //! | a home | its bytes are returned as they are: data at rest has no checksum |

@@ -1,7 +1,7 @@
 //! The header block of a log record, at its place in the log of its volume.
 
 use engine::format::record::{
-    Entry, HEADER_BYTES, Header, decode_entries, decode_header, first_entry_at, seal,
+    Entry, HEADER_BYTES, Header, decode_echo, decode_entries, decode_header, first_entry_at, seal,
 };
 use engine::{BlockId, ExtentId, Lsn};
 
@@ -29,9 +29,10 @@ fn run(bytes: &[u8]) {
     assert!(named < u64::from(header.blocks), "data beyond the record's end");
     let mut again = vec![0; HEADER_BYTES];
     let end = entries.iter().fold(first_entry_at(), |at, entry| entry.encode(&mut again, at));
-    seal(&mut again, TAG, header, end);
+    seal(&mut again, TAG, header, end, decode_echo(&block).as_ref());
     assert_eq!(decode_header(&again, TAG, LSN), Some(header));
     assert_eq!(decode_entries(&again, &header), Some(entries));
+    assert_eq!(decode_echo(&again), decode_echo(&block));
 }
 
 fn seeds() -> Vec<Seed> {
@@ -39,7 +40,7 @@ fn seeds() -> Vec<Seed> {
         let mut block = vec![0; HEADER_BYTES];
         let end = entries.iter().fold(first_entry_at(), |at, entry| entry.encode(&mut block, at));
         let header = Header { lsn: LSN, generation: 3, durable: Lsn(450), blocks };
-        seal(&mut block, TAG, header, end);
+        seal(&mut block, TAG, header, end, None);
         named(name, &block[..end])
     };
     let (extent, entry) = (ExtentId(5), 1 << 63 | 6);

@@ -5,6 +5,7 @@
 //!   recognised whichever part is missing, and the header can be believed before the data is read.
 //! * `lsn` is the record's own place, `generation` its session: neither an older lap's record nor
 //!   one that an earlier, lost session left beyond the end is taken for part of the log.
+//! * It repeats the entries of the record before it: a header that is lost is found in its successor.
 //! * `durable`: everything before this LSN was on stable storage when the record was written.
 //!   Recovery verifies allocations only from the greatest such LSN on.
 
@@ -18,6 +19,9 @@ pub const HEADER_BYTES: usize = BLOCK_BYTES as usize;
 pub const RECORD_BLOCKS_MAX: u64 = 513;
 /// Room for entries in the header block.
 pub const ENTRY_BYTES_MAX: usize = HEADER_BYTES - AT_ENTRIES;
+/// Where entries end at most when a record is written: the other half of the room is for the echo
+/// of the record before.
+pub const ENTRIES_END_MAX: usize = AT_ENTRIES + (ENTRY_BYTES_MAX - ECHO_HEAD_BYTES) / 16 * 8;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"BMlr");
 const VERSION: u32 = 1;
@@ -31,8 +35,13 @@ const AT_DURABLE: usize = AT_GENERATION + 8;
 const AT_BLOCKS: usize = AT_DURABLE + 8;
 const AT_ENTRY_BYTES: usize = AT_BLOCKS + 4;
 const AT_CRC: usize = AT_ENTRY_BYTES + 4;
+const AT_ECHO_BYTES: usize = AT_CRC + 4;
+const AT_ECHO_BLOCKS: usize = AT_ECHO_BYTES + 4;
 const AT_ENTRIES: usize = 64;
-const _: () = assert!(AT_CRC + 4 <= AT_ENTRIES);
+const _: () = assert!(AT_ECHO_BLOCKS + 4 <= AT_ENTRIES);
+
+/// In front of the entries in an echo: generation and durable point of their record.
+const ECHO_HEAD_BYTES: usize = 16;
 
 const KIND_DATA: u32 = 1;
 const KIND_ZERO: u32 = 2;
@@ -189,8 +198,51 @@ pub struct Header {
     pub blocks: u32,
 }
 
+/// What a header repeats of the record before it: all but the data.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Echo {
+    /// Session that wrote that record.
+    pub generation: u64,
+    /// Durable before this LSN, when it was written.
+    pub durable: Lsn,
+    /// Its blocks, header included.
+    pub blocks: u32,
+    /// Its entries, encoded.
+    pub entries: Vec<u8>,
+}
+
+impl Echo {
+    /// Takes what stands in a header block that [`seal`] has completed or [`decode_header`]
+    /// accepted.
+    pub fn take(&mut self, block: &[u8], header: &Header) {
+        self.generation = header.generation;
+        self.durable = header.durable;
+        self.blocks = header.blocks;
+        let end = AT_ENTRIES + u32_at(block, AT_ENTRY_BYTES) as usize;
+        self.entries.clear();
+        self.entries.extend_from_slice(&block[AT_ENTRIES..end]);
+    }
+
+    /// The header block of the record at `lsn`, which is the one that is repeated.
+    pub fn header_block(&self, volume_tag: u64, lsn: Lsn, before: Option<&Echo>) -> Vec<u8> {
+        let mut block = vec![0; HEADER_BYTES];
+        let end = AT_ENTRIES + self.entries.len();
+        block[AT_ENTRIES..end].copy_from_slice(&self.entries);
+        let Echo { generation, durable, blocks, .. } = *self;
+        seal(&mut block, volume_tag, Header { lsn, generation, durable, blocks }, end, before);
+        block
+    }
+}
+
 /// Completes a header block whose entries already stand from [`first_entry_at`] to `entries_end`.
-pub fn seal(out: &mut [u8], volume_tag: u64, header: Header, entries_end: usize) {
+/// `before`: the record before it, which is repeated if there is room.
+pub fn seal(
+    out: &mut [u8],
+    volume_tag: u64,
+    header: Header,
+    entries_end: usize,
+    before: Option<&Echo>,
+) {
     let (block, _) = out.split_at_mut(HEADER_BYTES);
     block[..AT_ENTRIES].fill(0);
     block[entries_end..].fill(0);
@@ -202,6 +254,15 @@ pub fn seal(out: &mut [u8], volume_tag: u64, header: Header, entries_end: usize)
     put_u64(block, AT_DURABLE, header.durable.0);
     put_u32(block, AT_BLOCKS, header.blocks);
     put_u32(block, AT_ENTRY_BYTES, (entries_end - AT_ENTRIES) as u32);
+    let room = HEADER_BYTES - entries_end;
+    if let Some(echo) = before.filter(|echo| ECHO_HEAD_BYTES + echo.entries.len() <= room) {
+        let bytes = ECHO_HEAD_BYTES + echo.entries.len();
+        put_u32(block, AT_ECHO_BYTES, bytes as u32);
+        put_u32(block, AT_ECHO_BLOCKS, echo.blocks);
+        put_u64(block, entries_end, echo.generation);
+        put_u64(block, entries_end + 8, echo.durable.0);
+        block[entries_end + ECHO_HEAD_BYTES..entries_end + bytes].copy_from_slice(&echo.entries);
+    }
     let crc = crc32c_around(block, AT_CRC);
     put_u32(block, AT_CRC, crc);
 }
@@ -232,6 +293,19 @@ pub fn decode_header(block: &[u8], volume_tag: u64, lsn: Lsn) -> Option<Header> 
         && u32_at(block, AT_ENTRY_BYTES) as usize <= ENTRY_BYTES_MAX
         && header.durable <= lsn;
     fits.then_some(header)
+}
+
+/// What a header block that [`decode_header`] accepted repeats of the record before it. `None`:
+/// nothing, or nothing that makes sense.
+pub fn decode_echo(block: &[u8]) -> Option<Echo> {
+    let at = AT_ENTRIES + u32_at(block, AT_ENTRY_BYTES) as usize;
+    let bytes = u32_at(block, AT_ECHO_BYTES) as usize;
+    let echo = block.get(at..at.checked_add(bytes)?)?;
+    let entries = echo.get(ECHO_HEAD_BYTES..)?.to_vec();
+    let blocks = u32_at(block, AT_ECHO_BLOCKS);
+    let fits = (1..=RECORD_BLOCKS_MAX).contains(&u64::from(blocks));
+    let durable = Lsn(u64_at(echo, 8));
+    fits.then_some(Echo { generation: u64_at(echo, 0), durable, blocks, entries })
 }
 
 /// Decodes the entries of a header block that [`decode_header`] accepted. `None`: they make no
@@ -309,7 +383,9 @@ mod tests {
         let header = Header { lsn: Lsn(500), generation: 3, durable: Lsn(450), blocks: 4 };
         let mut block = vec![0xee; HEADER_BYTES];
         let end = entries.iter().fold(first_entry_at(), |at, entry| entry.encode(&mut block, at));
-        seal(&mut block, 42, header, end);
+        let mut before = Echo { generation: 3, durable: Lsn(440), blocks: 7, entries: vec![0; 8] };
+        Entry::Pad.encode(&mut before.entries, 0);
+        seal(&mut block, 42, header, end, Some(&before));
         (block, header, entries)
     }
 
@@ -320,6 +396,36 @@ mod tests {
         assert_eq!(decode_entries(&block, &header), Some(entries));
         assert_eq!(decode_header(&block, 42, Lsn(501)), None, "another place");
         assert_eq!(decode_header(&block, 41, Lsn(500)), None, "another volume");
+    }
+
+    #[test]
+    fn a_header_is_found_again_in_its_successor() {
+        let (block, header, entries) = example();
+        let mut echo = Echo::default();
+        echo.take(&block, &header);
+        let next = Header { lsn: Lsn(504), generation: 4, durable: Lsn(500), blocks: 1 };
+        let mut successor = vec![0xee; HEADER_BYTES];
+        let end = Entry::Pad.encode(&mut successor, first_entry_at());
+        seal(&mut successor, 42, next, end, Some(&echo));
+        assert_eq!(decode_header(&successor, 42, Lsn(504)), Some(next));
+        assert_eq!(decode_entries(&successor, &next), Some(vec![Entry::Pad]));
+        assert_eq!(decode_echo(&successor), Some(echo));
+        let again = decode_echo(&successor).unwrap().header_block(
+            42,
+            Lsn(500),
+            decode_echo(&block).as_ref(),
+        );
+        assert_eq!(again, block);
+        assert_eq!(decode_entries(&again, &header), Some(entries));
+        // The largest that are written leave room for each other.
+        let mut largest = Echo { blocks: 1, ..Echo::default() };
+        largest.entries.resize(ENTRIES_END_MAX - AT_ENTRIES, 0);
+        seal(&mut successor, 42, next, ENTRIES_END_MAX, Some(&largest));
+        assert_eq!(decode_echo(&successor), Some(largest));
+        // An earlier version's may leave none, and repeat nothing.
+        let all = Echo { blocks: 1, entries: vec![0; ENTRY_BYTES_MAX], ..Echo::default() };
+        seal(&mut successor, 42, next, end, Some(&all));
+        assert_eq!(decode_echo(&successor), None);
     }
 
     #[test]
@@ -351,7 +457,7 @@ mod tests {
         for (blocks, accepted) in [(1, false), (3, false), (4, true), (9, true)] {
             let header = Header { lsn: Lsn(500), generation: 3, durable: Lsn(450), blocks };
             let mut block = block.clone();
-            seal(&mut block, 42, header, end);
+            seal(&mut block, 42, header, end, None);
             let header = decode_header(&block, 42, Lsn(500)).unwrap();
             assert_eq!(decode_entries(&block, &header).is_some(), accepted, "{blocks} blocks");
         }
@@ -367,7 +473,7 @@ mod tests {
                 let crc = crc32c_around(&block, AT_CRC);
                 put_u32(&mut block, AT_CRC, crc);
                 if let Some(header) = decode_header(&block, 42, Lsn(500)) {
-                    let _ = decode_entries(&block, &header);
+                    let _ = (decode_entries(&block, &header), decode_echo(&block));
                 }
             }
         }

@@ -24,7 +24,7 @@ pub(crate) use index::{Index, Logged};
 use crate::address::{BLOCK_BYTES, BlockId, Lsn};
 use crate::checksum::crc32c;
 use crate::format::record::{
-    self, ENTRY_BYTES_MAX, Entry, HEADER_BYTES, Header, data_entry_bytes, encode_data,
+    self, ENTRIES_END_MAX, Echo, Entry, HEADER_BYTES, Header, data_entry_bytes, encode_data,
     first_entry_at,
 };
 use crate::marks::{self, Mark};
@@ -81,6 +81,8 @@ pub(crate) struct Log {
     /// End of the last record that a client's request made.
     client_end: Lsn,
     open: Option<OpenRecord>,
+    /// The last record but for its data: the next one repeats it.
+    last: Option<Echo>,
     sealed: VecDeque<Sealed>,
     flying: VecDeque<Flying>,
     /// What sealed records say to be durable, with their ends, until they are durable themselves.
@@ -120,6 +122,7 @@ impl Log {
             recorded: tail,
             client_end: tail,
             open: None,
+            last: None,
             sealed: VecDeque::new(),
             flying: VecDeque::new(),
             claims: VecDeque::new(),
@@ -241,7 +244,7 @@ impl Log {
             let lsn = self.head;
             let open = self.open.as_mut().expect("just opened");
             let open_blocks = open.blocks;
-            let entry_room = ENTRY_BYTES_MAX + first_entry_at() - open.entries_end;
+            let entry_room = ENTRIES_END_MAX - open.entries_end;
             let by_entries = (entry_room.saturating_sub(16) / 8 * 2) as u64;
             let count = (total - done).min(open.blocks_max - open.blocks).min(by_entries);
             let bytes = &data[(done as usize) * BLOCK..][..count as usize * BLOCK];
@@ -288,7 +291,7 @@ impl Log {
     pub fn append_entry(&mut self, pool: &Pool, entry: &Entry) -> Lsn {
         let bytes = entry.encoded_bytes();
         if let Some(open) = &self.open
-            && open.entries_end + bytes > HEADER_BYTES
+            && open.entries_end + bytes > ENTRIES_END_MAX
         {
             self.seal_open();
         }
@@ -457,7 +460,8 @@ impl Log {
     /// The open record, with room for a data entry of at least one block.
     fn open_with_room(&mut self, pool: &Pool, wanted: u64) {
         let full = self.open.as_ref().is_some_and(|open| {
-            open.blocks == open.blocks_max || open.entries_end + data_entry_bytes(1) > HEADER_BYTES
+            open.blocks == open.blocks_max
+                || open.entries_end + data_entry_bytes(1) > ENTRIES_END_MAX
         });
         if full {
             self.seal_open();
@@ -505,7 +509,8 @@ impl Log {
             durable: self.durable,
             blocks: blocks as u32,
         };
-        record::seal(buf, self.volume_tag, header, entries_end);
+        record::seal(buf, self.volume_tag, header, entries_end, self.last.as_ref());
+        self.last.get_or_insert_default().take(buf, &header);
         self.owners[(self.head.0 % self.ring_blocks) as usize] = HEADER_MARK | blocks;
         let end = Lsn(self.head.0 + blocks);
         if end.0 / self.ring_blocks > self.head.0 / self.ring_blocks {
@@ -521,9 +526,15 @@ impl Log {
         self.seal_open();
     }
 
+    /// What the next record will repeat of the last.
+    pub fn last(&self) -> Option<&Echo> {
+        self.last.as_ref()
+    }
+
     /// Takes a record that recovery read from the drive into the books, before its entries.
-    pub fn replay_header(&mut self, header: &Header) {
+    pub fn replay_header(&mut self, header: &Header, block: &[u8]) {
         assert_eq!(header.lsn, self.head, "records are replayed in order");
+        self.last.get_or_insert_default().take(block, header);
         let place = (self.head.0 % self.ring_blocks) as usize;
         self.owners[place] = HEADER_MARK | u64::from(header.blocks);
         for n in 1..u64::from(header.blocks) {
@@ -544,6 +555,7 @@ impl Log {
         }
         self.owners[(self.head.0 % self.ring_blocks) as usize] =
             HEADER_MARK | (next.0 - self.head.0);
+        self.last = None;
         self.head = next;
         self.written = next;
     }

@@ -9,7 +9,7 @@ use io::units::{KIB, MIB};
 use io::{Durability, Io, Volume, ZeroMode};
 use twin::{DriveSpec, Simulation, Snapshot};
 
-use super::BLOCK_BYTES;
+use super::{BLOCK_BYTES, Damage};
 use crate::recovery::{on, open};
 
 const FAST_BYTES: u64 = 16 * MIB;
@@ -51,6 +51,8 @@ pub struct Image {
     pub(super) earlier: Snapshot,
     /// Regions of the log, by position.
     log: BTreeMap<u64, Region>,
+    /// Position of the last record.
+    last_header: u64,
     /// All bytes of the drives.
     drives: [Vec<u8>; 2],
 }
@@ -72,6 +74,16 @@ impl Image {
         } else {
             Region::Unused
         }
+    }
+
+    /// Whether the damage hits the last record: no other repeats it.
+    pub(super) fn is_last_header(&self, damage: &Damage) -> bool {
+        let (Damage::Byte(_, at, _) | Damage::Sector(_, at, _) | Damage::Unreadable(_, at)) =
+            damage
+        else {
+            return false;
+        };
+        self.last_header == at / BLOCK_BYTES * BLOCK_BYTES
     }
 
     /// Blocks that are worth damaging: metadata, and some of everything else.
@@ -116,7 +128,7 @@ impl Image {
         let drives = simulation.drives();
         let bytes = [(drives[0], FAST_BYTES), (drives[1], SLOW_BYTES)]
             .map(|(drive, bytes)| simulation.peek(drive, 0, bytes as usize));
-        let log = log_regions(&bytes[0], geometry);
+        let (log, last_header) = log_regions(&bytes[0], geometry);
         Image {
             name,
             snapshot: simulation.snapshot(),
@@ -125,13 +137,15 @@ impl Image {
             before,
             earlier,
             log,
+            last_header,
             drives: bytes,
         }
     }
 }
 
-/// Walks the log as `docs/format.md` describes it, without the engine's recovery.
-pub(super) fn log_regions(fast: &[u8], geometry: &Geometry) -> BTreeMap<u64, Region> {
+/// Walks the log as `docs/format.md` describes it, without the engine's recovery. Gives the position
+/// of the last record too.
+pub(super) fn log_regions(fast: &[u8], geometry: &Geometry) -> (BTreeMap<u64, Region>, u64) {
     let block = |at: u64| &fast[at as usize..][..BLOCK_BYTES as usize];
     let copies = [0, 1].map(|copy| Superblock::decode(block(COPY_POSITIONS[copy]), copy).unwrap());
     let [first, second] = copies;
@@ -154,6 +168,7 @@ pub(super) fn log_regions(fast: &[u8], geometry: &Geometry) -> BTreeMap<u64, Reg
         lsn += u64::from(header.blocks);
     }
     let mut regions = BTreeMap::new();
+    let last = records.last().map_or(0, |(lsn, _)| position(*lsn));
     for (lsn, data) in records {
         let [header, body] = match lsn < claimed {
             true => [Region::Header, Region::LogData],
@@ -162,7 +177,7 @@ pub(super) fn log_regions(fast: &[u8], geometry: &Geometry) -> BTreeMap<u64, Reg
         regions.insert(position(lsn), header);
         regions.extend((lsn + 1..=lsn + data).map(|lsn| (position(lsn), body)));
     }
-    regions
+    (regions, last)
 }
 
 /// A volume that was closed in order, and one whose server was killed.

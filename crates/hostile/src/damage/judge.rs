@@ -130,7 +130,7 @@ fn may_refuse(
 ) -> Result<Outcome, String> {
     let unreadable = matches!(damage, Damage::Unreadable(..));
     let may = match region(image, damage) {
-        Some(Region::Header) => true,
+        Some(Region::Header) => image.is_last_header(damage),
         // Whether the log goes on behind what cannot be read is not known.
         Some(Region::LastRecord) => unreadable,
         Some(_) => false,
@@ -217,7 +217,6 @@ fn compare(image: &Image, damage: &Damage, seen: &Seen) -> Result<Outcome, Strin
     }
     if unread == 0 && wrong.is_empty() {
         return match region {
-            Some(Region::Header) => Err("a damaged header went unnoticed".into()),
             Some(Region::LastRecord) => Err("a damaged record was believed".into()),
             _ => Ok(Outcome::Right),
         };
@@ -320,7 +319,7 @@ fn told(
     let blanked = matches!(damage, Damage::Sector(_, _, 0));
     let told = match region(image, damage) {
         Some(Region::Map) if blanked => report.errors.is_empty(),
-        Some(Region::Superblock | Region::Map) => {
+        Some(Region::Superblock | Region::Map | Region::Header) => {
             !report.repairable.is_empty() && report.errors.is_empty()
         }
         Some(Region::LogData) => !report.errors.is_empty() || outcome == Outcome::Right,

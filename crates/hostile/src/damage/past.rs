@@ -140,7 +140,7 @@ fn block_of(block: u64, version: u64) -> Vec<u8> {
 fn damage(simulation: &Simulation, geometry: &Geometry, random: &mut Random) -> String {
     let drives = simulation.drives();
     let fast = simulation.peek(drives[0], 0, 16 * MIB as usize);
-    let regions = log_regions(&fast, geometry);
+    let (regions, _) = log_regions(&fast, geometry);
     let headers: Vec<u64> = regions
         .iter()
         .filter(|(_, region)| matches!(region, Region::Header | Region::LastRecord))
