@@ -7,6 +7,7 @@ mod blank_file;
 mod commands;
 mod drive;
 mod failure;
+mod holdings;
 mod in_use;
 mod loss_status;
 mod lost_files;

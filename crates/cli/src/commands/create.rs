@@ -3,12 +3,12 @@
 //! Looks at everything first and touches nothing until both drives have passed; what it made
 //! itself it takes away again when it fails.
 
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use engine::{CacheMode, Class, CreateOptions, FlushMode, Geometry, Inspection, Tier};
+use engine::{CacheMode, Class, CreateOptions, FlushMode, Geometry, Tier};
 use io::units::{human_bytes, parse_bytes};
 use io::{Device, DeviceInfo};
 use rustix::fs::{FlockOperation, flock};
@@ -19,12 +19,11 @@ use uring::{Access, Kernel, KernelOptions};
 use crate::blank_file;
 use crate::drive::{Drive, DriveArgument, DriveKind};
 use crate::failure::{Exit, Failure, OnPath, Outcome};
+use crate::holdings::{Holdings, membership};
 use crate::in_use;
-use crate::members;
 use crate::progress;
 use crate::server::ServerRecord;
 use crate::settings::Settings;
-use crate::signatures::{self, Finding};
 use crate::table::{Align, Table};
 use crate::volume_file::{self, VolumeFile};
 use crate::volume_name::VolumeName;
@@ -125,10 +124,8 @@ pub(super) struct Candidate {
     make: bool,
     /// The file must be emptied and brought to its size.
     empty: bool,
-    /// What is to be wiped.
-    findings: Vec<Finding>,
-    /// The volume it belonged to when it was examined.
-    membership: Option<String>,
+    /// What it holds, which is to be wiped.
+    holdings: Holdings,
     drive: Option<Drive>,
 }
 
@@ -202,8 +199,7 @@ pub(super) fn examine(
             size_bytes,
             make: true,
             empty: false,
-            findings: Vec::new(),
-            membership: None,
+            holdings: Holdings::default(),
             drive: None,
         });
     }
@@ -217,8 +213,7 @@ pub(super) fn examine(
                 size_bytes,
                 make: false,
                 empty: true,
-                findings: Vec::new(),
-                membership: None,
+                holdings: Holdings::default(),
                 drive: None,
             });
         }
@@ -227,26 +222,7 @@ pub(super) fn examine(
         }
         (drive, _) => drive?,
     };
-    let users = in_use::users(&drive);
-    if !users.is_empty() {
-        let users = users.join("; ");
-        return Err(Failure::refused(format!("{} is in use: {users}", drive.path.display()))
-            .hint("unmount or stop what uses it; no flag overrides this"));
-    }
-    let file = File::open(&drive.path).on_path("open", &drive.path)?;
-    let findings = signatures::find(&file, drive.size_bytes).on_path("read", &drive.path)?;
-    let mut held: Vec<String> = Vec::new();
-    if !findings.is_empty() {
-        held.push(signatures::describe(&findings));
-    }
-    match members::read(&drive.path) {
-        Ok(Inspection::Member(superblock)) => held.push(format!(
-            "the {} drive of the bimetal volume '{}' ({})",
-            superblock.role, superblock.name, superblock.volume_id
-        )),
-        Ok(Inspection::NotAMember) => {}
-        Err(failure) => held.push(failure.message),
-    }
+    let mut holdings = Holdings::look(&drive)?;
     let mut empty = false;
     if let Some(size_bytes) = argument.create_bytes {
         if drive.kind != DriveKind::File {
@@ -256,17 +232,17 @@ pub(super) fn examine(
             )));
         }
         if size_bytes != drive.size_bytes {
-            held.push(format!("{} bytes, and not {size_bytes}", drive.size_bytes));
-        } else if held.is_empty()
-            && let Some(at) = blank_file::first_content(&file).on_path("read", &drive.path)?
-        {
-            held.push(format!("data (at byte {at})"));
+            let found_bytes = drive.size_bytes;
+            holdings.words.push(format!("{found_bytes} bytes, and not {size_bytes}"));
+        } else {
+            holdings.look_for_data(&drive.path)?;
         }
-        empty = !held.is_empty();
+        empty = !holdings.words.is_empty();
         drive.size_bytes = size_bytes;
     }
-    if !held.is_empty() && !force {
-        let refusal = format!("the {tier} drive {} holds {}", path.display(), held.join("; "));
+    if !holdings.words.is_empty() && !force {
+        let held = holdings.words.join("; ");
+        let refusal = format!("the {tier} drive {} holds {held}", path.display());
         return Err(Failure::refused(refusal).hint("--force overwrites it; what it holds is lost"));
     }
     Ok(Candidate {
@@ -274,8 +250,7 @@ pub(super) fn examine(
         size_bytes: drive.size_bytes,
         make: false,
         empty,
-        findings,
-        membership: membership(&drive.path),
+        holdings,
         drive: Some(drive),
     })
 }
@@ -360,7 +335,7 @@ impl Candidate {
         if flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
             return Err(in_use::refusal(path));
         }
-        self.still_as_examined()?;
+        self.holdings.verify_unchanged(path)?;
         file.set_len(0).on_path("empty", path)?;
         file.set_len(self.size_bytes).on_path("resize", path)?;
         file.sync_all().on_path("write to", path)
@@ -379,42 +354,24 @@ impl Candidate {
             // Emptied, so it is a member of nothing; if it is, it was made one since.
             true if membership(&self.path).is_some() => Err(in_use::refusal(&self.path)),
             true => Ok(device),
-            false => self.still_as_examined().map(|()| device),
+            // Made just now, and by nobody else: `make` takes no file that is there.
+            false if self.make => Ok(device),
+            false => self.holdings.verify_unchanged(&self.path).map(|()| device),
         }
-    }
-
-    /// Refuses when somebody made a volume of the drive since it was examined. Called while the
-    /// drive is locked, so that this stays true.
-    fn still_as_examined(&self) -> Result<(), Failure> {
-        if self.make || membership(&self.path) == self.membership {
-            return Ok(());
-        }
-        let path = self.path.display();
-        Err(Failure::refused(format!("{path} was changed by another program just now"))
-            .hint("nothing was written to it; look again with 'bimetal scan'"))
     }
 
     /// Overwrites what was found.
     pub(super) fn wipe(&self) -> Result<(), Failure> {
-        if self.findings.is_empty() || self.empty {
+        if self.holdings.findings.is_empty() || self.empty {
             return Ok(());
         }
         let path = &self.path;
         let file = OpenOptions::new().write(true).open(path).on_path("open for writing", path)?;
-        for finding in &self.findings {
+        for finding in &self.holdings.findings {
             file.write_all_at(&vec![0; finding.length as usize], finding.at)
                 .on_path("wipe what was found on", path)?;
         }
         file.sync_all().on_path("write to", path)
-    }
-}
-
-/// Which volume a drive belongs to, in words to compare; `None` when to none.
-fn membership(path: &Path) -> Option<String> {
-    match members::read(path) {
-        Ok(Inspection::Member(superblock)) => Some(superblock.volume_id.to_string()),
-        Ok(Inspection::NotAMember) => None,
-        Err(failure) => Some(failure.message),
     }
 }
 
