@@ -29,7 +29,15 @@ pub struct FuzzArguments {
 pub fn run(arguments: &FuzzArguments) -> Outcome {
     let nightly = shell::command("cargo").args(["+nightly", "--version"]).output();
     if !nightly.is_ok_and(|output| output.status.success()) {
-        return Err("fuzzing needs a nightly compiler: rustup toolchain install nightly".into());
+        eprintln!("fuzzing needs a nightly compiler: installing it with rustup (some minutes)");
+        let words = ["toolchain", "install", "nightly", "--profile", "minimal"];
+        shell::run(shell::command("rustup").args(words)).map_err(|message| {
+            format!(
+                "{message}\nThe nightly compiler could not be installed. Where rustup is missing see \
+                 https://rustup.rs; then 'rustup toolchain install nightly' says what stands in the \
+                 way. 'cargo test -p bimetal-hostile' replays all known inputs without it."
+            )
+        })?;
     }
     let installed = shell::command("cargo").args(["fuzz", "--version"]).output();
     if !installed.is_ok_and(|output| output.status.success()) {
