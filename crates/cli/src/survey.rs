@@ -15,12 +15,15 @@ use crate::volume_file;
 use crate::volume_name::VolumeName;
 use crate::volume_status::VolumeStatus;
 
-/// How long a server may take to answer: it may be waiting for a slow drive.
+/// How long a server may take to answer what needs its drives, or another client's turn.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long a server that no longer answers may take to end: a last checkpoint and its flushes on a
-/// busy hard disk.
-const ENDING: Duration = Duration::from_secs(3);
+/// How long a server may take to say how it is: it knows by heart, whatever its drives do.
+const STATUS_PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long a server that no longer answers may take to end, counted from the question: a last
+/// checkpoint and its flushes on a busy hard disk.
+const ENDING: Duration = Duration::from_millis(2500);
 const ENDING_STEP: Duration = Duration::from_millis(20);
 
 /// How the selected volume is.
@@ -28,10 +31,11 @@ pub fn volume(settings: &Settings, selection: &Selection) -> Result<VolumeStatus
     if let Some(server) = ServerRecord::alive(settings, &selection.name)?
         && server.ready
     {
+        let asked = Instant::now();
         match live(settings, &selection.name) {
             Ok(status) => return Ok(status),
             // It was ending when it was asked: its doors close before its drives are at rest.
-            Err(_) if ends_soon(settings, &selection.name)? => {}
+            Err(_) if ends_by(settings, &selection.name, asked + ENDING)? => {}
             Err(failure) => {
                 return Ok(at_rest(selection).not_answered(server.pid, &failure.message));
             }
@@ -52,9 +56,8 @@ fn at_rest(selection: &Selection) -> VolumeStatus {
     VolumeStatus::at_rest(name, (selection.fast.clone(), fast), (selection.slow.clone(), slow))
 }
 
-/// Whether the server of `name` is gone, now or within [`ENDING`].
-fn ends_soon(settings: &Settings, name: &VolumeName) -> Result<bool, Failure> {
-    let deadline = Instant::now() + ENDING;
+/// Whether the server of `name` is gone, now or before the deadline.
+fn ends_by(settings: &Settings, name: &VolumeName, deadline: Instant) -> Result<bool, Failure> {
     while ServerRecord::is_alive(settings, name)? {
         if Instant::now() >= deadline {
             return Ok(false);
@@ -67,7 +70,7 @@ fn ends_soon(settings: &Settings, name: &VolumeName) -> Result<bool, Failure> {
 /// How the served volume `name` is, as its server says.
 pub fn live(settings: &Settings, name: &VolumeName) -> Result<VolumeStatus, Failure> {
     let socket = settings.control_socket(name);
-    let value = ask(&socket, &ControlRequest::new("status"))?;
+    let value = ask_within(&socket, &ControlRequest::new("status"), STATUS_PATIENCE)?;
     serde_json::from_value(value).map_err(|error| {
         Failure::failed(format!("the server of '{name}' gave a status of another version: {error}"))
             .hint("it was started by another version of bimetal: restart it")
@@ -76,7 +79,15 @@ pub fn live(settings: &Settings, name: &VolumeName) -> Result<VolumeStatus, Fail
 
 /// Asks the server at `socket`.
 pub fn ask(socket: &Path, request: &ControlRequest) -> Result<serde_json::Value, Failure> {
-    match control::call(socket, request, PATIENCE).map_err(Failure::failed)? {
+    ask_within(socket, request, PATIENCE)
+}
+
+fn ask_within(
+    socket: &Path,
+    request: &ControlRequest,
+    patience: Duration,
+) -> Result<serde_json::Value, Failure> {
+    match control::call(socket, request, patience).map_err(Failure::failed)? {
         ControlReply::Done(value) => Ok(value),
         ControlReply::Failed(refusal) => {
             let failure = Failure::failed(&refusal.message);
@@ -90,10 +101,18 @@ pub fn ask(socket: &Path, request: &ControlRequest) -> Result<serde_json::Value,
 
 /// Every volume that has a file; one whose file cannot be read is reported beside the others.
 pub fn all(settings: &Settings) -> Result<(Vec<VolumeStatus>, Vec<String>), Failure> {
+    let names = volume_file::names(&settings.config_dir)?;
+    let look = |name| selection::by_name(settings, name).and_then(|found| volume(settings, &found));
+    // All at once: each that does not answer takes its time.
+    let found: Vec<Result<VolumeStatus, Failure>> = std::thread::scope(|scope| {
+        let looks: Vec<_> = names.iter().map(|name| scope.spawn(move || look(name))).collect();
+        let ended = looks.into_iter().map(std::thread::ScopedJoinHandle::join);
+        ended.map(|found| found.expect("looking does not panic")).collect()
+    });
     let mut volumes = Vec::new();
     let mut problems = Vec::new();
-    for name in volume_file::names(&settings.config_dir)? {
-        match selection::by_name(settings, &name).and_then(|found| volume(settings, &found)) {
+    for found in found {
+        match found {
             Ok(status) => volumes.push(status),
             Err(failure) => problems.push(failure.message),
         }

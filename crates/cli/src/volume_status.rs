@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use engine::{Class, State, Superblock, Tier};
 use export::{KindMeter, Meter};
+use io::PoolUse;
 use io::units::human_bytes;
 use serde::{Deserialize, Serialize};
 
@@ -81,8 +82,12 @@ pub struct VolumeStatus {
     pub dirty_bytes: Option<u64>,
     /// What flushes promise, and what a power cut could take now.
     pub durability: Option<DurabilityStatus>,
-    /// RAM for map, heat and log index: now while served, else what the map will take when full.
+    /// RAM: for map, heat, log index and buffers now while served, else what the map will take when
+    /// full.
     pub memory_bytes: Option<u64>,
+    /// What of it is buffers.
+    #[serde(default)]
+    pub buffer_bytes: Option<u64>,
     /// Extents that hold data.
     pub extents_mapped: Option<u64>,
     /// Who serves it; `None` when nobody does.
@@ -364,7 +369,12 @@ impl From<engine::DriveStatus> for DriveStatus {
 
 impl VolumeStatus {
     /// A volume that is being served.
-    pub fn live(engine: engine::Status, meter: Meter, server: ServerStatus) -> VolumeStatus {
+    pub fn live(
+        engine: engine::Status,
+        buffers: PoolUse,
+        meter: Meter,
+        server: ServerStatus,
+    ) -> VolumeStatus {
         let geometry = &engine.geometry;
         let drives = engine.drives.clone().map(|drive| {
             let layout = &geometry.layouts[drive.tier.index()];
@@ -389,7 +399,8 @@ impl VolumeStatus {
             mode: engine.cache_mode.map(|mode| mode.to_string()),
             dirty_bytes: engine.cache_mode.map(|_| engine.dirty_bytes),
             durability: Some(DurabilityStatus::new(engine.flush_mode, engine.exposed)),
-            memory_bytes: Some(engine.memory_bytes),
+            memory_bytes: Some(engine.memory_bytes + buffers.held_bytes as u64),
+            buffer_bytes: Some(buffers.held_bytes as u64),
             extents_mapped: Some(engine.extents_mapped),
             server: Some(server),
             loss: engine.loss.map(LossStatus::from),
@@ -474,6 +485,7 @@ impl VolumeStatus {
             durability: fast_mode
                 .map(|mode| DurabilityStatus::new(mode, engine::Exposed::default())),
             memory_bytes: geometry.map(|geometry| geometry.map_memory_bytes()),
+            buffer_bytes: None,
             extents_mapped: None,
             server: None,
             loss: None,

@@ -177,13 +177,15 @@ fn discards_reach_the_volume_and_give_space_back() {
             .arg(format!("of={}", attachment.device.display()))
             .args(["bs=1M", "oflag=direct", "conv=notrunc,fsync", "status=none"]),
     );
-    let mapped = |status: serde_json::Value| status["extents_mapped"].as_u64().unwrap();
-    assert!(mapped(place.status("v")) >= 250);
+    // The kernel may cut requests where it likes: what went to the log gets its home, or gives it
+    // back, when the volume is idle.
+    let mapped = || place.status("v")["extents_mapped"].as_u64().unwrap();
+    eventually("all is written", || mapped() >= 250);
     must(tool("blkdiscard").arg(&attachment.device));
     let bytes = must(tool("sh").arg("-c").arg(format!(
         "head -c 33554432 '{}' | tr -d '\\000' | wc -c",
         attachment.device.display()
     )));
     assert_eq!(bytes.trim(), "0", "discarded blocks read as zeros");
-    assert_eq!(mapped(place.status("v")), 0);
+    eventually("all is discarded", || mapped() == 0);
 }

@@ -250,3 +250,26 @@ fn of_several_that_create_at_once_one_wins_and_the_others_are_refused() {
         }
     }
 }
+
+#[test]
+fn drives_that_are_served_from_elsewhere_are_refused_even_by_force() {
+    let place = Place::new();
+    place.create("v", "64M", "128M");
+    let server = place.serve(&["v"]);
+    let before = fs::read(place.path("v.slow")).unwrap();
+    // Another configuration directory knows nothing of that server.
+    let create = |fast: &str| {
+        let words = ["create", "w", "--fast", fast, "--slow", "v.slow", "--force"];
+        place.bimetal(&[&["--config-dir", "elsewhere"], &words[..]].concat())
+    };
+    create("v.fast").expect(4, &["in use"]);
+    if can_attach("drives served elsewhere, through a loop device") {
+        let device = must(tool("losetup").args(["-f", "--show"]).arg(place.path("v.fast")));
+        let said = create(device.trim());
+        must(tool("losetup").args(["-d", device.trim()]));
+        said.expect(4, &["in use"]);
+    }
+    assert!(fs::read(place.path("v.slow")).unwrap() == before, "it was written");
+    assert!(server.stop().success());
+    place.bimetal(&["check", "v"]).expect(0, &[]);
+}

@@ -44,6 +44,9 @@ struct Chunk {
 impl Drop for Chunk {
     fn drop(&mut self) {
         if self.arena.is_none() {
+            if let Some(pool) = self.pool.upgrade() {
+                pool.heap.set(pool.heap.get() - self.bytes);
+            }
             // SAFETY: allocated in `heap_chunk` with the same layout, and no `Buf` refers to it:
             // they hold the `Rc` whose last drop runs this.
             unsafe { dealloc(self.base.as_ptr(), layout(self.bytes)) }
@@ -82,6 +85,8 @@ struct PoolInner {
     free: RefCell<[Vec<Rc<Chunk>>; CLASS_BYTES.len()]>,
     in_use: Cell<usize>,
     in_use_peak: Cell<usize>,
+    /// Bytes of the heap in buffers, those kept for use included.
+    heap: Cell<usize>,
     heap_taken: Cell<u64>,
 }
 
@@ -98,6 +103,8 @@ pub struct PoolUse {
     pub in_use_bytes: usize,
     /// The most that ever were.
     pub in_use_peak_bytes: usize,
+    /// Bytes of memory that buffers have taken so far, those that wait to be used again included.
+    pub held_bytes: usize,
     /// How often a buffer had to come from the heap because the arena was used up.
     pub heap_taken: u64,
 }
@@ -116,6 +123,7 @@ impl Pool {
             free: RefCell::new(Default::default()),
             in_use: Cell::new(0),
             in_use_peak: Cell::new(0),
+            heap: Cell::new(0),
             heap_taken: Cell::new(0),
         }))
     }
@@ -154,6 +162,7 @@ impl Pool {
             arena_bytes: self.0.arena.as_ref().map_or(0, |arena| arena.bytes),
             in_use_bytes: self.0.in_use.get(),
             in_use_peak_bytes: self.0.in_use_peak.get(),
+            held_bytes: self.0.carved.get() + self.0.heap.get(),
             heap_taken: self.0.heap_taken.get(),
         }
     }
@@ -178,6 +187,7 @@ impl Pool {
 
     fn heap_chunk(&self, bytes: usize, class: Option<usize>) -> Rc<Chunk> {
         self.0.heap_taken.set(self.0.heap_taken.get() + 1);
+        self.0.heap.set(self.0.heap.get() + bytes);
         Rc::new(Chunk {
             base: allocate(bytes),
             bytes,

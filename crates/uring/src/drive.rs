@@ -86,6 +86,10 @@ impl Drive {
         // Looked at before it is opened: opening a pipe waits, opening a character device acts.
         let metadata = std::fs::metadata(path).map_err(context)?;
         let block = kind_of(path, &metadata)?;
+        if !block && metadata.mode() & 0o666 == 0 {
+            let message = format!("nobody may read or write {shown} (mode 000): chmod u+rw");
+            return Err(IoError::new(ErrorKind::ReadOnly, message));
+        }
         if access == Access::ReadWrite && !block && metadata.mode() & 0o222 == 0 {
             let message = format!("{shown} is marked read-only (chmod u+w, or open it read-only)");
             return Err(IoError::new(ErrorKind::ReadOnly, message));
@@ -229,10 +233,18 @@ fn claim_below(device: &Metadata, path: &Path, access: Access) -> Result<Vec<Fil
     while below.len() < LOOPS_MAX && device.file_type().is_block_device() {
         let (major, minor) = (rustix::fs::major(device.rdev()), rustix::fs::minor(device.rdev()));
         let Some(backing) = sysfs::loop_backing(major, minor) else { break };
-        // A file that is deleted, or out of sight for us, cannot be opened by its name by another
-        // server either.
-        let Ok(file) = File::open(&backing) else { break };
-        let Ok(facts) = file.metadata() else { break };
+        let file = match File::open(&backing) {
+            Ok(file) => file,
+            // Deleted: nobody can open it by its name any more. (Or out of sight in another mount
+            // namespace, whose servers are not kept apart from this one.)
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => break,
+            Err(error) => {
+                let (shown, backing) = (path.display(), backing.display());
+                let context = format_args!("locking {backing}, on which {shown} stands");
+                return Err(failed(&error, context));
+            }
+        };
+        let facts = file.metadata().map_err(|error| failed(&error, path.display()))?;
         claim(&file, path, access)?;
         device = facts;
         below.push(file);

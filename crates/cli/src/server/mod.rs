@@ -270,7 +270,7 @@ impl Server {
             fuse_file: self.doors.fuse_file(),
             generation: engine.generation,
         };
-        VolumeStatus::live(engine, self.volume.snapshot(), server)
+        VolumeStatus::live(engine, self.io.pool().usage(), self.volume.snapshot(), server)
     }
 
     /// Tells everyone who waits for it that the volume can be used.

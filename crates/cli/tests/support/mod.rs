@@ -88,6 +88,16 @@ pub fn wait(child: &mut Child) -> Option<ExitStatus> {
     None
 }
 
+/// Waits until it is so, within [`PATIENCE`].
+#[track_caller]
+pub fn eventually(what: &str, is_so: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
 /// Runs, and panics with everything it said unless it succeeds; gives standard output.
 pub fn must(command: &mut Command) -> String {
     let output = run(command);

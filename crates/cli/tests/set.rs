@@ -1,0 +1,46 @@
+//! `bimetal set`: at rest, while served, and what it refuses.
+
+mod support;
+
+use support::Place;
+
+fn durability(place: &Place) -> serde_json::Value {
+    place.status("v")["durability"].clone()
+}
+
+#[test]
+fn durability_is_changed_at_rest_and_while_served_and_is_kept() {
+    let place = Place::new();
+    place.create("v", "64M", "128M");
+    assert_eq!(durability(&place)["mode"], "strict");
+    let said = place.bimetal(&["--json", "set", "v", "durability=deferred=250,8M"]);
+    said.expect(0, &[]);
+    assert_eq!(said.json()["live"], false);
+    let kept = durability(&place);
+    assert_eq!((&kept["mode"], &kept["bound_ms"]), (&"deferred".into(), &250.into()), "{kept}");
+    assert_eq!(kept["bound_bytes"], 8 << 20, "{kept}");
+
+    let server = place.serve(&["v"]);
+    assert_eq!(durability(&place), kept, "a server begins with what was set");
+    let said = place.bimetal(&["--json", "set", "v", "durability=strict"]);
+    said.expect(0, &[]);
+    assert_eq!(said.json()["live"], true);
+    let strict = durability(&place);
+    assert_eq!((&strict["mode"], &strict["exposed_bytes"]), (&"strict".into(), &0.into()));
+    assert!(strict["bound_ms"].is_null(), "{strict}");
+    assert!(server.stop().success());
+    assert_eq!(durability(&place)["mode"], "strict");
+}
+
+#[test]
+fn what_is_no_setting_or_cannot_be_set_is_refused_and_changes_nothing() {
+    let place = Place::new();
+    place.create("v", "64M", "128M");
+    place.bimetal(&["set", "v", "colour=blue"]).expect(2, &["colour", "durability=strict"]);
+    place.bimetal(&["set", "v", "durability=sometimes"]).expect(2, &["durability"]);
+    place.bimetal(&["set", "w", "durability=strict"]).expect(1, &["no volume 'w'", "v"]);
+    let server = place.serve(&["v", "--read-only"]);
+    place.bimetal(&["set", "v", "durability=deferred=1s"]).expect(1, &["read-only"]);
+    assert!(server.stop().success());
+    assert_eq!(durability(&place)["mode"], "strict");
+}
