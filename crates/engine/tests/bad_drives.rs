@@ -234,9 +234,13 @@ fn a_damaged_log_header_is_found_in_the_next_and_two_in_a_row_are_refused() {
         at
     });
     let position = |record: u64| 2 * MIB + (first_header.0 + record * 2) % 1024 * 4096;
-    let intact = rig.simulation.copy_drive(rig.fast);
+    let intact = [rig.fast, rig.slow].map(|drive| rig.simulation.copy_drive(drive));
+    let restore = || {
+        rig.simulation.restore_drive(rig.fast, &intact[0]);
+        rig.simulation.restore_drive(rig.slow, &intact[1]);
+    };
     for unreadable in [false, true] {
-        rig.simulation.restore_drive(rig.fast, &intact);
+        restore();
         let sound = rig.simulation.peek(rig.fast, position(0), 4096);
         if unreadable {
             rig.simulation.set_unreadable(rig.fast, position(0)..position(0) + 512);
@@ -257,7 +261,7 @@ fn a_damaged_log_header_is_found_in_the_next_and_two_in_a_row_are_refused() {
         assert!(again == sound, "it was not written anew as it was");
         rig.assert_sound();
     }
-    rig.simulation.restore_drive(rig.fast, &intact);
+    restore();
     for record in 0..2 {
         rig.simulation.poke(rig.fast, position(record) + 20, &[0xaa]);
     }
