@@ -53,6 +53,11 @@ impl Holdings {
         Ok(Holdings { words, findings, membership: membership(path) })
     }
 
+    /// Of a drive that is to stay what it is: nothing that would be destroyed.
+    pub fn of_member(path: &Path) -> Holdings {
+        Holdings { membership: membership(path), ..Holdings::default() }
+    }
+
     /// Adds what else a file holds, if nothing is known of it yet.
     pub fn look_for_data(&mut self, path: &Path) -> Result<(), Failure> {
         if !self.words.is_empty() {

@@ -433,9 +433,11 @@ impl State {
     }
 
     /// Where the extent's home is read: its copy, or what the copy was made of when that is gone.
+    /// Also when the volume is damaged: it is the slow drive that answers for a clean copy then.
     pub fn readable_home(&self, extent: ExtentId) -> Option<Home> {
         let mapping = self.map.get(extent);
-        if mapping.is_clean() && self.is_gone(Tier::Fast) {
+        let damaged = self.loss.as_ref().is_some_and(|loss| !loss.damage.is_empty());
+        if mapping.is_clean() && (damaged || self.is_gone(Tier::Fast)) {
             return self.geometry.own_slot(extent);
         }
         mapping.home()

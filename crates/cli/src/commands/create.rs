@@ -303,8 +303,7 @@ impl Candidate {
             size_bytes: drive.size_bytes,
             make: false,
             empty: false,
-            findings: Vec::new(),
-            membership: membership(&drive.path),
+            holdings: Holdings::of_member(&drive.path),
             drive: Some(drive),
         }
     }
