@@ -45,7 +45,7 @@ pub struct RunRecord {
     pub steps: Vec<StepRecord>,
     /// How many there are.
     pub steps_total: usize,
-    /// Pictures; there when all steps are done.
+    /// Pictures of the steps that are done.
     pub charts: Vec<Chart>,
 }
 

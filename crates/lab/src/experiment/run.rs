@@ -77,6 +77,7 @@ pub fn run(
                 progress.step(number + index + 1, total, &step.name);
                 record.steps.push(carry_out(experiment, bench, step.clone(), options)?);
                 if let Some(dir) = out {
+                    record.charts = experiment.charts(&record);
                     record.save(dir)?;
                 }
             }
