@@ -24,8 +24,6 @@ pub enum Distribution {
     Zipf(f64),
     /// A share h of the draws goes to a share 1-h of the blocks, and again inside them.
     Pareto(f64),
-    /// Around the middle; the deviation in hundredths of the target.
-    Normal(f64),
     /// Zones in order: hundredths of the draws, hundredths of the target.
     Zoned(Vec<(u64, u64)>),
 }
@@ -43,12 +41,9 @@ impl Distribution {
                 .map(Distribution::Zipf),
             "pareto" => number(0.2, "a power between 0 and 1", |v| v > 0.0 && v < 1.0)
                 .map(Distribution::Pareto),
-            "normal" => number(0.0, "a deviation from 0 to 100", |v| (0.0..=100.0).contains(&v))
-                .map(Distribution::Normal),
             "zoned" if !rest.contains(',') => zones(rest).map(Distribution::Zoned),
             _ => Err(format!(
-                "'{text}' is not known (random, zipf:THETA, pareto:POWER, normal:DEVIATION, \
-                 zoned:ACCESS/SIZE:…)"
+                "'{text}' is not known (random, zipf:THETA, pareto:POWER, zoned:ACCESS/SIZE:…)"
             )),
         }
     }
@@ -88,10 +83,6 @@ pub(super) enum Drawer {
         shift: u64,
         power: f64,
     },
-    Normal {
-        blocks: u64,
-        deviation: f64,
-    },
     Zoned {
         blocks: u64,
         zones: Vec<(u64, u64)>,
@@ -112,9 +103,6 @@ impl Drawer {
             Distribution::Pareto(h) => {
                 Drawer::Pareto { blocks, shift, power: h.ln() / (1.0 - h).ln() }
             }
-            Distribution::Normal(percent) => {
-                Drawer::Normal { blocks, deviation: blocks as f64 * percent / 100.0 }
-            }
             Distribution::Zoned(zones) => Drawer::Zoned { blocks, zones: zones.clone() },
         }
     }
@@ -128,7 +116,7 @@ impl Drawer {
             Drawer::Zipf { blocks, shift, .. } | Drawer::Pareto { blocks, shift, .. } => {
                 *shift = random.below(*blocks);
             }
-            Drawer::Uniform { .. } | Drawer::Normal { .. } | Drawer::Zoned { .. } => {}
+            Drawer::Uniform { .. } | Drawer::Zoned { .. } => {}
         }
         other
     }
@@ -144,15 +132,6 @@ impl Drawer {
                 let rank = ((*blocks - 1) as f64 * unit(random).powf(*power)) as u64;
                 scatter(rank, *shift, *blocks)
             }
-            Drawer::Normal { blocks, deviation } => loop {
-                // Box and Muller; what falls outside is drawn again, as in fio.
-                let radius = (-2.0 * unit(random).max(1e-300).ln()).sqrt();
-                let angle = std::f64::consts::TAU * unit(random);
-                let at = *blocks as f64 / 2.0 + *deviation * radius * angle.cos();
-                if (0.0..*blocks as f64).contains(&at) {
-                    return at as u64;
-                }
-            },
             Drawer::Zoned { blocks, zones } => {
                 let mut ticket = random.below(100);
                 let mut before = 0;
@@ -299,8 +278,6 @@ mod tests {
             assert!(drawn.iter().all(|block| *block < 1000));
             drawn.iter().filter(|block| (from..to).contains(*block)).count()
         };
-        let normal = near(&Distribution::Normal(10.0), 400, 600);
-        assert!((6500..7200).contains(&normal), "one deviation to each side: {normal}");
         let zoned = near(&Distribution::Zoned(vec![(60, 10), (40, 90)]), 0, 100);
         assert!((5800..6200).contains(&zoned), "{zoned}");
         let pareto = draws(&Distribution::Pareto(0.2), 1000, 10_000);
