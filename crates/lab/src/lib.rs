@@ -5,6 +5,8 @@
 //! * [`experiment`]: the published experiments, as steps of such workloads, and what they showed.
 //! * [`reference`] and [`compare`]: what was published, and how near the twins come.
 //! * [`report`]: one page of it all.
+//! * [`trace`], [`miss_ratio`] and [`placement`]: what somebody's drive was asked, and what
+//!   caches and placement policies would have made of it.
 //! * [`flush`] and [`powercut`]: does a flush flush, how long does it take, and is it kept.
 
 pub mod bench;
@@ -12,6 +14,9 @@ pub mod compare;
 pub mod experiment;
 pub mod fio;
 pub mod flush;
+pub mod miss_ratio;
+pub mod placement;
 pub mod powercut;
 pub mod reference;
 pub mod report;
+pub mod trace;

@@ -5,7 +5,9 @@ mod facts;
 mod flush;
 mod free;
 mod jobs;
+mod mrc;
 mod place;
+mod policies;
 mod powercut;
 mod report;
 mod run;
@@ -41,6 +43,8 @@ enum Experiment {
     Fio(jobs::FioArguments),
     Report(report::ReportArguments),
     Flush(flush::FlushArguments),
+    Mrc(mrc::MrcArguments),
+    Policies(policies::PoliciesArguments),
     Powercut(powercut::PowercutArguments),
 }
 
@@ -53,6 +57,8 @@ pub fn run(arguments: &LabArguments, settings: &Settings) -> Outcome {
         Experiment::Fio(arguments) => jobs::run(arguments, settings),
         Experiment::Report(arguments) => report::run(arguments, settings),
         Experiment::Flush(arguments) => flush::run(arguments, settings),
+        Experiment::Mrc(arguments) => mrc::run(arguments, settings),
+        Experiment::Policies(arguments) => policies::run(arguments, settings),
         Experiment::Powercut(arguments) => powercut::run(arguments, settings),
     }
 }
