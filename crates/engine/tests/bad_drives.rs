@@ -181,12 +181,28 @@ fn damaged_map_pages_are_repaired_from_the_other_drive() {
         rig.simulation.poke(rig.slow, MIB + at, &[0x55; 16]);
     }
     assert_content(&rig);
-    // On both drives: refused, not guessed.
+}
+
+#[test]
+fn a_map_page_lost_on_both_drives_is_made_from_the_whole_log_or_refused() {
+    let lose_page = |rig: &Rig| {
+        for id in [rig.fast, rig.slow] {
+            rig.simulation.poke(id, MIB + 200, &[0x55; 16]);
+            rig.simulation.poke(id, MIB + 4096 + 200, &[0x55; 16]);
+        }
+    };
+    // The log still has every change since the volume was made.
     let rig = filled(9);
-    for id in [rig.fast, rig.slow] {
-        rig.simulation.poke(id, MIB + 200, &[0x55; 16]);
-        rig.simulation.poke(id, MIB + 4096 + 200, &[0x55; 16]);
-    }
+    lose_page(&rig);
+    assert_content(&rig);
+    // It has gone round: refused, not guessed.
+    let rig = filled(9);
+    rig.session(|io, engine| async move {
+        for n in 0..1500 {
+            put(&io, &engine, 8 * MIB + n * 16 * KIB, 4096, 1).await;
+        }
+    });
+    lose_page(&rig);
     let error = rig.open_error();
     assert!(matches!(&error, Error::Damaged(text) if text.contains("map page 0")), "{error}");
 }
