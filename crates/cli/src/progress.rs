@@ -14,7 +14,6 @@ pub fn steps(message: &str) -> ProgressBar {
     styled(message, "{msg} {wide_bar} {percent}% {eta}")
 }
 
-/// Hides itself when standard error is not a terminal.
 /// A spinner that counts what has no known end.
 pub fn counter(message: &str) -> ProgressBar {
     let bar = styled(message, "{spinner} {pos} {msg} ({per_sec})");
@@ -22,6 +21,7 @@ pub fn counter(message: &str) -> ProgressBar {
     bar
 }
 
+/// Hides itself when standard error is not a terminal.
 fn styled(message: &str, template: &str) -> ProgressBar {
     let bar = ProgressBar::new(0);
     if std::io::stderr().is_terminal() {

@@ -52,6 +52,9 @@ pub struct Row {
     pub p99_us: f64,
 }
 
+/// How many policies [`compare`] plays.
+pub const POLICIES: usize = 8;
+
 /// All policies at one size, the offline ones included. `progress` is told each that is done.
 pub fn compare(
     trace: &str,
@@ -77,6 +80,7 @@ pub fn compare(
     add(&mut policies::Heat::new(&ground, slots, setup.log_bytes));
     add(&mut policies::EpochOracle::new(events, &ground, slots));
     add(&mut policies::Clairvoyant::new(events, &ground, slots));
+    assert_eq!(rows.len(), POLICIES, "the constant is what callers count with");
     rows
 }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use lab::placement::{Row, compare};
+use lab::placement::{POLICIES, Row, compare};
 use lab::trace::Trace;
 use serde::Serialize;
 
@@ -11,9 +11,6 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::progress;
 use crate::settings::Settings;
 use crate::table::{Align, Table};
-
-/// Policies that `compare` plays, for the progress bar.
-const POLICIES: u64 = 8;
 
 /// Play block traces through placement policies, and see what the slow drive is spared
 #[derive(Debug, Args)]
@@ -43,7 +40,7 @@ struct Report {
 /// Runs the command.
 pub fn run(arguments: &PoliciesArguments, settings: &Settings) -> Outcome {
     let bar = progress::steps("playing");
-    bar.set_length((arguments.traces.len() * arguments.sizes.len()) as u64 * POLICIES);
+    bar.set_length((arguments.traces.len() * arguments.sizes.len() * POLICIES) as u64);
     let mut rows = Vec::new();
     for path in &arguments.traces {
         let trace = Trace::read(path).map_err(Failure::failed)?;
