@@ -369,6 +369,7 @@ impl Engine {
             trims: counters.trims,
             flushes_asked: counters.flushes_asked,
             served: counters.served,
+            served_reads: counters.served_reads,
             flush_mode: state.exposure.mode(),
             exposed: Exposed {
                 bytes: state.exposure.bytes(),

@@ -177,15 +177,16 @@ fn count(shared: &Shared, at: u64, parts: &[Part], length: usize) {
     let state = &mut *state;
     for part in parts {
         let bytes = part.bytes as u64;
-        let served = &mut state.counters.served;
-        match part.source {
-            Source::Zeros => served.hole_bytes += bytes,
-            Source::Home { tier: Tier::Fast, .. } => served.fast_bytes += bytes,
-            Source::Home { tier: Tier::Slow, .. } => served.slow_bytes += bytes,
-            Source::Log { .. } | Source::Memory { .. } | Source::Lost => {
-                served.log_bytes += bytes;
+        for served in [&mut state.counters.served, &mut state.counters.served_reads] {
+            match part.source {
+                Source::Zeros => served.hole_bytes += bytes,
+                Source::Home { tier: Tier::Fast, .. } => served.fast_bytes += bytes,
+                Source::Home { tier: Tier::Slow, .. } => served.slow_bytes += bytes,
+                Source::Log { .. } | Source::Memory { .. } | Source::Lost => {
+                    served.log_bytes += bytes;
+                }
+                Source::Gone(..) => {}
             }
-            Source::Gone(..) => {}
         }
     }
     let map = &state.map;

@@ -67,6 +67,7 @@ pub(crate) struct Counters {
     pub trims: RequestUse,
     pub flushes_asked: u64,
     pub served: Served,
+    pub served_reads: Served,
     pub moves: Moves,
     pub full_waits: u64,
     pub checkpoints: u64,

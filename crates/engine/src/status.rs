@@ -152,6 +152,8 @@ pub struct Status {
     pub flushes_asked: u64,
     /// Where requests were served.
     pub served: Served,
+    /// Of that, reads.
+    pub served_reads: Served,
     /// Class cache: when writes are on the slow drive.
     pub cache_mode: Option<CacheMode>,
     /// Class cache: the fast drive is gone, and the volume goes on without it.

@@ -92,6 +92,8 @@ pub struct DriveCounters {
     pub write_zeroes: u64,
     /// Operations that ended with an error.
     pub errors: u64,
+    /// Time with a request under way (ns), up to the last end of one: what iostat calls %util.
+    pub busy_ns: u64,
 }
 
 pub(crate) struct Drive {
@@ -99,6 +101,8 @@ pub(crate) struct Drive {
     pub(crate) cache: Cache,
     pub(crate) mischief: Mischief,
     pub(crate) counters: DriveCounters,
+    /// Requests under way, and since when there is one.
+    under_way: (u64, u64),
     model: Box<dyn Model>,
     /// Decides what trims leave.
     random: Random,
@@ -111,6 +115,7 @@ impl Clone for Drive {
             cache: self.cache.clone(),
             mischief: self.mischief.clone(),
             counters: self.counters,
+            under_way: self.under_way,
             model: self.model.duplicate(),
             random: self.random.clone(),
         }
@@ -133,6 +138,7 @@ impl Drive {
             random: random.fork(),
             mischief: Mischief::new(random.fork()),
             counters: DriveCounters::default(),
+            under_way: (0, 0),
             spec,
         }
     }
@@ -192,6 +198,21 @@ impl Drive {
         (done_at_ns, verdict)
     }
 
+    /// A request is under way from now on.
+    pub(crate) fn begins(&mut self, now_ns: u64) {
+        let (requests, since_ns) = self.under_way;
+        self.under_way = (requests + 1, if requests == 0 { now_ns } else { since_ns });
+    }
+
+    /// A request has ended.
+    pub(crate) fn ends(&mut self, now_ns: u64) {
+        let (requests, since_ns) = self.under_way;
+        if requests == 1 {
+            self.counters.busy_ns += now_ns.saturating_sub(since_ns);
+        }
+        self.under_way.0 = requests.saturating_sub(1);
+    }
+
     /// When a request ends that physics has done with at `physics_ns`.
     pub(crate) fn ends_at_ns(&self, physics_ns: u64, late_ns: u64) -> u64 {
         physics_ns.saturating_add(late_ns).max(self.mischief.hung_until_ns)
@@ -238,6 +259,7 @@ impl Drive {
 
     /// Power comes back after a cut, or the drive is copied to another machine.
     pub(crate) fn reset(&mut self) {
+        self.under_way = (0, 0);
         self.model.reset();
         self.mischief.power_cycled();
     }

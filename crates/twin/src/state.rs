@@ -436,6 +436,9 @@ impl State {
     fn fly(&mut self, its_end_is_known: bool, mut op: Flying) {
         op.sequence = self.sequence;
         self.sequence += 1;
+        if !op.is_refusal {
+            self.drives[op.drive].begins(self.now_ns);
+        }
         if its_end_is_known {
             self.flying.push(op);
         } else {
@@ -446,6 +449,9 @@ impl State {
     /// Carries out what the operation does, and says how it ended.
     fn complete(&mut self, mut op: Flying) -> Completed {
         let (sequence, failed) = (op.sequence, op.error.is_some());
+        if !op.is_refusal {
+            self.drives[op.drive].ends(op.done_at_ns.min(self.now_ns));
+        }
         self.trace.record(self.now_ns, mix(sequence) ^ u64::from(failed), || {
             format!("operation {sequence} ends{}", if failed { " with an error" } else { "" })
         });
