@@ -17,8 +17,7 @@ pub const BLOCK_BYTES: u64 = 4096;
 pub struct BlockId(pub u64);
 
 /// An extent of the volume.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ExtentId(pub u64);
+pub use policy::ExtentId;
 
 /// A slot on one drive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

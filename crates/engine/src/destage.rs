@@ -175,7 +175,7 @@ fn choose(state: &mut State, extent: ExtentId, blocks: &[(u64, Logged)]) -> Opti
         Some(base)
             if base.tier == Tier::Slow
                 && !state.homeward
-                && state.policy.is_hot(extent)
+                && state.placer.heat.is_hot(extent)
                 && !state.unreadable.contains(&extent)
                 && state.slots[0].free() > state.fast_reserve() =>
         {

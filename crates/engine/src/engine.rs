@@ -25,7 +25,7 @@ use crate::log::{Logged, writer};
 use crate::loss::{self, Loss, LostRange};
 use crate::map_repair::repair;
 use crate::marks::{self, Mark};
-use crate::policy::Placement;
+use crate::placer::Placement;
 use crate::recover::{Source, recover};
 use crate::shared::Shared;
 use crate::state::State;
@@ -138,7 +138,7 @@ impl Engine {
             marks::hit(Mark::UncleanOpened);
         }
         state.last_request_ns = io.now_ns();
-        state.policy.set_placement(options.placement);
+        state.placer.set_placement(options.placement);
         if let Some(damage) = damage {
             state.loss.get_or_insert_default().damage.insert(0, damage);
         }
@@ -686,7 +686,7 @@ impl Volume for Engine {
             let last = state.extent_of(at + length - 1);
             for extent in (state.extent_of(at).0..=last.0).map(ExtentId) {
                 if self.place_of(&state, extent) == Place::Slow {
-                    state.policy.request(extent);
+                    state.placer.request(extent);
                 }
             }
         }

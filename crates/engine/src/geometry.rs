@@ -143,12 +143,12 @@ impl Geometry {
         self.layouts[tier.index()].map_at + (page * 2 + copy) * PAGE_BYTES as u64
     }
 
-    /// RAM for the map, heat and slot bitmaps when every extent is in use, in bytes: 10 bytes per
+    /// RAM for the map, heat and slot bitmaps when every extent is in use, in bytes: 11 bytes per
     /// extent, one bit per slot, two bits per map page. Untouched parts of a sparse volume cost
     /// address space only.
     pub fn map_memory_bytes(&self) -> u64 {
         let slots = self.layouts[0].slots + self.layouts[1].slots;
-        self.extents() * 10 + slots / 8 + self.map_pages() / 4
+        self.extents() * 11 + slots / 8 + self.map_pages() / 4
     }
 
     /// The most RAM that the log's index takes, in bytes, when every log block holds live data:

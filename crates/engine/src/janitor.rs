@@ -171,7 +171,7 @@ fn choose(state: &mut State, now_ns: u64) -> Work {
         || vouch_due
         || reclaimable >= worth
         || state.waits_for_record()
-        || state.policy.has_candidates()
+        || state.placer.has_candidates()
         || !state.bad_copies.is_empty()
         || state.slots[0].free() < state.fast_reserve();
     if !has_work {
@@ -193,7 +193,7 @@ fn choose(state: &mut State, now_ns: u64) -> Work {
     if vouch_due {
         return Work::Vouch;
     }
-    if state.policy.has_candidates()
+    if state.placer.has_candidates()
         || !state.bad_copies.is_empty()
         || state.slots[0].free() < state.fast_reserve()
     {
@@ -223,7 +223,7 @@ pub(crate) fn wake_if_needed(shared: &Shared) {
         Rest::UntilWoken => {
             state.log.live_blocks() > state.log.lost_blocks()
                 || state.waits_for_record()
-                || state.policy.has_candidates()
+                || state.placer.has_candidates()
                 || !state.bad_copies.is_empty()
                 || state.doubts.any_touched() && !state.dozing
                 || state.young.len() > YOUNG_MAX

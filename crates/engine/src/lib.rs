@@ -21,13 +21,13 @@ mod drive;
 mod engine;
 mod error;
 mod exposure;
+mod fast_view;
 mod fixed_map;
 mod flush;
 mod flush_mode;
 pub mod format;
 mod geometry;
 mod guards;
-mod heat;
 mod homing;
 mod janitor;
 mod kept;
@@ -39,7 +39,7 @@ mod map_repair;
 pub mod marks;
 mod mover;
 mod pace;
-mod policy;
+mod placer;
 mod read;
 mod recover;
 mod rescue;
@@ -63,7 +63,9 @@ pub use flush_mode::{Bound, FlushMode};
 pub use format::superblock::{State, Superblock, Uuid};
 pub use geometry::{Class, CreateOptions, Geometry, Layout, name_problem, plan};
 pub use loss::{LossCause, LossSummary, LostRange};
-pub use policy::Placement;
+pub use placer::Placement;
+pub use policy::Decisions;
+
 pub use status::{
     DriveStatus, DriveUse, Exposed, LogStatus, Moves, Recovery, RequestUse, Served, Status,
 };

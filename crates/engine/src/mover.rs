@@ -18,10 +18,6 @@ use crate::state::State;
 /// Bytes moved per batch: a disk's 10 ms, so that a foreground request that arrives meanwhile waits
 /// no longer than behind one large neighbour. At least one extent is moved.
 const BATCH_BYTES: u64 = 1 << 20;
-/// Map entries looked at to find a cold resident of the fast drive.
-const VICTIM_SEARCH_MAX: u64 = 4096;
-/// Residents compared; the coldest of them goes.
-const VICTIM_SAMPLE: u64 = 64;
 
 struct Move {
     extent: ExtentId,
@@ -81,23 +77,24 @@ fn plan(state: &mut State) -> Vec<Move> {
     // Room first: new data should find the reserve, and promotions a slot.
     let wanted = state.fast_reserve() + batch as u64;
     while state.slots[0].free() + (moves.len() as u64) < wanted && moves.len() < batch {
-        let candidate = state.policy.first_candidate();
+        let candidate = state.placer.first_candidate();
         let short = state.slots[0].free() + (moves.len() as u64) < state.fast_reserve();
         if candidate.is_none() && !short {
             break;
         }
-        let Some(victim) = find_victim(state) else { break };
-        let displaced = candidate.is_some_and(|hot| state.policy.should_displace(hot, victim));
-        if !(displaced || short && !state.policy.is_hot(victim))
+        let (placer, view) = state.placer_and_view();
+        let Some(victim) = placer.heat.coldest(&view) else { break };
+        let displaced = candidate.is_some_and(|hot| placer.heat.should_displace(hot, victim));
+        if !(displaced || short && !placer.heat.is_hot(victim))
             || !push_move(state, &mut moves, victim, Tier::Slow)
         {
             break;
         }
     }
     while moves.len() < batch && state.slots[0].free() > state.fast_reserve() {
-        let Some(candidate) = state.policy.next_candidate() else { break };
+        let Some(candidate) = state.placer.next_candidate() else { break };
         let slow = state.map.get(candidate).home().is_some_and(|home| home.tier == Tier::Slow);
-        if slow && state.policy.is_hot(candidate) {
+        if slow && state.placer.heat.is_hot(candidate) {
             push_move(state, &mut moves, candidate, Tier::Fast);
         }
     }
@@ -106,31 +103,6 @@ fn plan(state: &mut State) -> Vec<Move> {
         Tier::Fast => one.target,
     });
     moves
-}
-
-/// A cold resident of the fast drive that may be moved now.
-fn find_victim(state: &mut State) -> Option<ExtentId> {
-    let extents = state.map.extents();
-    let mut coldest: Option<ExtentId> = None;
-    let mut seen = 0;
-    for _ in 0..VICTIM_SEARCH_MAX.min(extents) {
-        let extent = ExtentId(state.clock_hand);
-        state.clock_hand = (state.clock_hand + 1) % extents;
-        let mapping = state.map.get(extent);
-        let resident = mapping.home().is_some_and(|home| home.tier == Tier::Fast);
-        if !resident || mapping.moving() || mapping.in_log() || state.guards.home_written(extent) {
-            continue;
-        }
-        if !mapping.is_clean() && state.slow_slots_for(extent) == 0 {
-            continue;
-        }
-        coldest = Some(coldest.map_or(extent, |known| state.policy.colder(known, extent)));
-        seen += 1;
-        if seen == VICTIM_SAMPLE {
-            break;
-        }
-    }
-    coldest
 }
 
 fn push_move(state: &mut State, moves: &mut Vec<Move>, extent: ExtentId, to: Tier) -> bool {

@@ -14,7 +14,7 @@ use crate::geometry::Class;
 use crate::log::Logged;
 use crate::loss::LossCause;
 use crate::marks::{self, Mark};
-use crate::policy::Access;
+use crate::placer::Access;
 use crate::shared::{AccessPass, Looks, Shared};
 use crate::state::State;
 
@@ -190,7 +190,7 @@ fn count(shared: &Shared, at: u64, parts: &[Part], length: usize) {
         }
     }
     let map = &state.map;
-    state.policy.observe(Access::Read, at, length as u64, |extent| {
+    state.placer.observe(Access::Read, at, length as u64, |extent| {
         map.get(extent).home().map(|home| home.tier)
     });
 }

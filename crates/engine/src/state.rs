@@ -12,6 +12,7 @@ use crate::canary::canary;
 use crate::doubts::Doubts;
 use crate::error::Poison;
 use crate::exposure::Exposure;
+use crate::fast_view::FastView;
 use crate::fixed_map::FixedMap;
 use crate::format::map_page::{ENTRIES_PER_PAGE, encode_entry};
 use crate::format::record::Entry;
@@ -24,7 +25,7 @@ use crate::loss::{self, Loss, LossCause};
 use crate::map::Map;
 use crate::marks::{self, Mark};
 use crate::pace::Pace;
-use crate::policy::Policy;
+use crate::placer::Placer;
 use crate::rescue::Rescue;
 use crate::slots::{Quarantine, Slots};
 use crate::status::{Moves, Recovery, RequestUse, Served};
@@ -90,7 +91,7 @@ pub(crate) struct State {
     /// Accesses under way that may use a place in the log they looked up.
     pub log_accesses: Accesses,
     pub guards: Guards,
-    pub policy: Policy,
+    pub placer: Placer,
     /// Extents written to a fresh slot by a record that recovery would still verify by its data:
     /// their homes must not be changed in place. Extent → LSN of the record.
     pub young: FixedMap<u64, Lsn>,
@@ -144,8 +145,6 @@ pub(crate) struct State {
     pub damaged_pages: Vec<u64>,
     /// Headers of the log that recovery found damaged, and in their successors: place and content.
     pub damaged_headers: Vec<(Lsn, Vec<u8>)>,
-    /// Where the search for cold residents of the fast drive goes on.
-    pub clock_hand: u64,
 }
 
 impl State {
@@ -164,7 +163,7 @@ impl State {
             home_accesses: Accesses::default(),
             log_accesses: Accesses::default(),
             guards: Guards::default(),
-            policy: Policy::new(extents, geometry.layouts[0].slots, geometry.extent_bytes),
+            placer: Placer::new(geometry),
             young: FixedMap::default(),
             young_order: VecDeque::new(),
             home_dirty: [false; 2],
@@ -192,7 +191,6 @@ impl State {
             bad_copies: BTreeSet::new(),
             damaged_pages: Vec::new(),
             damaged_headers: Vec::new(),
-            clock_hand: 0,
         }
     }
 
@@ -219,7 +217,7 @@ impl State {
             return self.take_slot(Tier::Slow, extent);
         }
         let free = [self.slots[0].free(), self.slow_slots_for(extent)];
-        let Some(tier) = self.policy.admit(free[0], free[1], self.fast_reserve()) else {
+        let Some(tier) = self.placer.admit(free[0], free[1], self.fast_reserve()) else {
             marks::hit(Mark::VolumeFull);
             return None;
         };
@@ -227,6 +225,13 @@ impl State {
             marks::hit(Mark::ReserveReached);
         }
         self.take_slot(tier, extent)
+    }
+
+    /// What the policy is shown of the fast drive, and the policy.
+    pub fn placer_and_view(&mut self) -> (&mut Placer, FastView<'_>) {
+        let taken = self.fast_reserve();
+        let State { placer, map, guards, slots, geometry, .. } = self;
+        (placer, FastView { map, guards, slots, geometry, taken })
     }
 
     /// A slot for the extent on the given drive.
@@ -500,7 +505,7 @@ impl State {
 
     pub fn memory_bytes(&self) -> u64 {
         self.map.memory_bytes()
-            + self.policy.memory_bytes()
+            + self.placer.memory_bytes()
             + self.doubts.memory_bytes()
             + self.slots.iter().map(Slots::memory_bytes).sum::<u64>()
             + self.log.memory_bytes()

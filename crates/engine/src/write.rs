@@ -23,7 +23,7 @@ use crate::line::Place;
 use crate::log::Log;
 use crate::marks::{self, Mark};
 use crate::pace::PACED_FROM_FILL;
-use crate::policy::Access;
+use crate::placer::Access;
 use crate::read::read_blocks;
 use crate::shared::{AccessPass, GuardPass, Looks, RoomTurn, Shared};
 use crate::state::{FRESH_RECORD_BLOCKS, State};
@@ -409,7 +409,7 @@ fn route(state: &State, extent: ExtentId, bytes: u64) -> Route {
         {
             match home.tier {
                 Tier::Fast => Route::Home(home),
-                Tier::Slow if state.policy.overwrites_below() => Route::Home(home),
+                Tier::Slow if state.placer.overwrites_below() => Route::Home(home),
                 Tier::Slow if whole && !fast_to_spare => Route::Home(home),
                 Tier::Slow if whole => Route::Fresh,
                 Tier::Slow => Route::Log,
@@ -573,7 +573,7 @@ fn count(shared: &Shared, runs: &[Run], whole: std::ops::Range<u64>) {
         }
     }
     let map = &state.map;
-    state.policy.observe(Access::Write, whole.start, whole.end - whole.start, |extent| {
+    state.placer.observe(Access::Write, whole.start, whole.end - whole.start, |extent| {
         map.get(extent).home().map(|home| home.tier)
     });
 }

@@ -7,14 +7,11 @@
 //! use with the fast drive emptied. What moves is counted and costs time.
 
 mod ground;
-mod heat;
 mod landing;
 pub mod policies;
-mod policy;
 mod replay;
 mod slow_drive;
 mod stage;
-mod streams;
 #[cfg(test)]
 mod tests;
 
@@ -77,11 +74,17 @@ pub fn compare(
     add(&mut policies::Lru::new(&ground, slots));
     add(&mut policies::MultiQueue::new(&ground, slots));
     add(&mut policies::S3Fifo::new(&ground, slots));
-    add(&mut policies::Heat::new(&ground, slots, setup.log_bytes));
+    add(&mut heat(&ground, &setup));
     add(&mut policies::EpochOracle::new(events, &ground, slots));
     add(&mut policies::Clairvoyant::new(events, &ground, slots));
     assert_eq!(rows.len(), POLICIES, "the constant is what callers count with");
     rows
+}
+
+/// The policy that ships, for a replay.
+pub fn heat(ground: &Ground, setup: &Setup) -> policies::Heat {
+    let (extents, slots) = (ground.extents() as u64, setup.slots as u64);
+    policies::Heat::new(extents, slots, ground.extent_bytes(), setup.log_bytes)
 }
 
 /// The unit of placement, as in a volume.

@@ -8,14 +8,7 @@ use crate::trace::{Deed, Event};
 pub(super) const PAGE_BYTES: u64 = 4096;
 
 /// An extent's place among those touched.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Extent(pub u32);
-
-impl Extent {
-    pub(super) fn index(self) -> usize {
-        self.0 as usize
-    }
-}
+pub use policy::ExtentId as Extent;
 
 /// See the head of the file.
 #[derive(Debug)]
@@ -44,7 +37,7 @@ impl Ground {
         for event in events.iter().filter(|event| is_data(event)) {
             let end = event.offset + event.length;
             for number in event.offset / extent_bytes..end.div_ceil(extent_bytes) {
-                let next = Extent(ground.numbers.len() as u32);
+                let next = Extent(ground.numbers.len() as u64);
                 if *ground.by_number.entry(number).or_insert(next) == next {
                     ground.numbers.push(number);
                 }

@@ -16,10 +16,10 @@ pub use multi_queue::MultiQueue;
 pub use s3_fifo::S3Fifo;
 
 use super::ground::{Extent, Ground};
-pub use super::heat::Heat;
-use super::policy::{Occasion, Policy, Refusal, Touch};
 use super::slow_drive::SlowDrive;
 use crate::trace::{Deed, Event};
+pub use policy::Heat;
+use policy::{FastDrive, Occasion, Policy, Refusal, Touch};
 
 /// No placement at all: the log alone, or not even that.
 pub struct Nothing;
@@ -31,7 +31,12 @@ impl Policy for Nothing {
 
     fn observe(&mut self, _: &Touch) {}
 
-    fn admit(&mut self, _: Extent, _: Occasion, _: usize) -> Result<Option<Extent>, Refusal> {
+    fn admit(
+        &mut self,
+        _: Extent,
+        _: Occasion,
+        _: &dyn FastDrive,
+    ) -> Result<Option<Extent>, Refusal> {
         Err(Refusal::NoEvidence)
     }
 }

@@ -11,11 +11,10 @@ use hdrhistogram::Histogram;
 use super::Row;
 use super::ground::{Extent, Ground, PAGE_BYTES, Part};
 use super::landing::Landing;
-use super::policy::{Occasion, Policy, Touch};
 use super::slow_drive::SlowDrive;
-use super::stage::Stage;
-use super::streams::Streams;
+use super::stage::{Stage, Staged};
 use crate::trace::{Deed, Event};
+use policy::{FastDrive, Measured, Occasion, Policy, Standing, Streams, Touch};
 
 /// Time of a request that the slow drive has no part in.
 const FAST_US: f64 = 100.0;
@@ -151,6 +150,22 @@ enum Residence {
     Dirty,
 }
 
+/// What the policy is shown of the fast drive.
+struct View<'a> {
+    residence: &'a [Residence],
+    free: usize,
+}
+
+impl FastDrive for View<'_> {
+    fn free(&self) -> u64 {
+        self.free as u64
+    }
+
+    fn may_leave(&self, extent: Extent) -> bool {
+        self.residence[extent.index()] != Residence::Slow
+    }
+}
+
 struct Volume<'a> {
     ground: &'a Ground,
     policy: &'a mut dyn Policy,
@@ -167,7 +182,7 @@ impl Volume<'_> {
     /// One request; its time in microseconds.
     fn serve(&mut self, request: u64, event: &Event) -> f64 {
         let is_write = event.deed == Deed::Write;
-        let is_stream = self.streams.take(event.offset, event.length);
+        let Standing { continues, is_stream } = self.streams.take(event.offset, event.length);
         self.outcome.client_bytes += event.length;
         let ground = self.ground;
         let mut slow_s = 0.0;
@@ -176,8 +191,11 @@ impl Volume<'_> {
             let (extent, bytes) = (part.extent, part.length);
             let touch = Touch { extent, is_write, is_stream, is_resident, bytes, request };
             self.policy.observe(&touch);
-            slow_s +=
-                if is_write { self.write(&part, is_stream) } else { self.read(&part, is_stream) };
+            slow_s += if is_write {
+                self.write(&part, is_stream)
+            } else {
+                self.read(&part, &touch, continues)
+            };
         }
         if !is_write {
             self.outcome.reads += 1;
@@ -194,7 +212,7 @@ impl Volume<'_> {
         FAST_US + slow_s * 1e6
     }
 
-    fn read(&mut self, part: &Part, is_stream: bool) -> f64 {
+    fn read(&mut self, part: &Part, touch: &Touch, continues: bool) -> f64 {
         let extent = part.extent;
         if self.residence[extent.index()] != Residence::Slow
             || self.landing.holds(extent, part.pages) == part.pages.1 - part.pages.0
@@ -202,22 +220,36 @@ impl Volume<'_> {
         {
             return 0.0;
         }
-        if self.stage.is_there() && !is_stream && self.policy.reads_around(extent) {
+        let view = View { residence: &self.residence, free: self.free };
+        if self.stage.is_there() && self.policy.reads_around(touch, &view).is_ok() {
             // The client waits for its part; the rest passes under the head behind it.
             let extent_bytes = self.ground.extent_bytes();
             let address = self.ground.address(extent);
             let taken_s = self.slow.read(address, extent_bytes);
+            if !continues {
+                self.policy.took(Measured::Around, taken_s * 1e3);
+            }
             let behind = address + extent_bytes - (part.at + part.length);
-            if let Some((leaving, touched)) = self.stage.enter(extent) {
-                self.policy.left_stage(touched);
-                self.consider(leaving, Occasion::LeavesStage { touched });
+            if let Some(Staged { extent, touched, by_stream }) =
+                self.stage.enter(extent, touch.is_stream)
+            {
+                if !by_stream {
+                    self.policy.left_stage(touched);
+                }
+                self.consider(extent, Occasion::LeavesStage { touched });
             }
             return taken_s - SlowDrive::transfer_s(behind);
         }
-        match self.consider(extent, Occasion::Missed { is_stream }) {
+        match self.consider(extent, Occasion::Missed { is_stream: touch.is_stream }) {
             // All of it was read, this part too.
             Some(taken_s) => taken_s,
-            None => self.slow.read(part.at, part.length),
+            None => {
+                let taken_s = self.slow.read(part.at, part.length);
+                if touch.is_stream {
+                    self.policy.took(Measured::Stream(part.length), taken_s * 1e3);
+                }
+                taken_s
+            }
         }
     }
 
@@ -266,7 +298,8 @@ impl Volume<'_> {
         if self.residence[extent.index()] != Residence::Slow {
             return None;
         }
-        let leaving = self.policy.admit(extent, occasion, self.free).ok()?;
+        let view = View { residence: &self.residence, free: self.free };
+        let leaving = self.policy.admit(extent, occasion, &view).ok()?;
         assert!(self.free > 0 || leaving.is_some(), "the policy chooses who leaves");
         let mut taken_s = 0.0;
         // From the stage all of it is in RAM; otherwise the rest must be read.

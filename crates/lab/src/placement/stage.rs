@@ -9,8 +9,17 @@ use super::ground::Extent;
 pub(super) struct Stage {
     capacity: usize,
     order: VecDeque<Extent>,
-    /// Whether each was touched again since it came.
-    touched: HashMap<Extent, bool>,
+    staged: HashMap<Extent, Staged>,
+}
+
+/// An extent in the stage, or just out of it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Staged {
+    pub extent: Extent,
+    /// It was asked for again since it came.
+    pub touched: bool,
+    /// A stream brought it.
+    pub by_stream: bool,
 }
 
 impl Stage {
@@ -24,22 +33,22 @@ impl Stage {
 
     /// Whether it is here; counts as a touch.
     pub fn touch(&mut self, extent: Extent) -> bool {
-        self.touched.get_mut(&extent).map(|touched| *touched = true).is_some()
+        self.staged.get_mut(&extent).map(|staged| staged.touched = true).is_some()
     }
 
     pub fn has(&self, extent: Extent) -> bool {
-        self.touched.contains_key(&extent)
+        self.staged.contains_key(&extent)
     }
 
-    /// Brings one in; what leaves for it, and whether that was touched again.
-    pub fn enter(&mut self, extent: Extent) -> Option<(Extent, bool)> {
-        if self.touched.insert(extent, false).is_none() {
+    /// Brings one in; what leaves for it.
+    pub fn enter(&mut self, extent: Extent, by_stream: bool) -> Option<Staged> {
+        if self.staged.insert(extent, Staged { extent, touched: false, by_stream }).is_none() {
             self.order.push_back(extent);
         }
         if self.order.len() <= self.capacity {
             return None;
         }
         let leaving = self.order.pop_front()?;
-        Some((leaving, self.touched.remove(&leaving).unwrap_or(false)))
+        self.staged.remove(&leaving)
     }
 }

@@ -37,8 +37,8 @@ fn a_scattered_read_costs_a_positioning_and_a_continued_one_does_not() {
 fn a_small_hot_set_moves_up_and_stays() {
     let events: Vec<Event> = (0..10_000).map(|n| read(place(n % 20))).collect();
     let ground = Ground::of(&events, EXTENT_BYTES);
-    let outcome =
-        replay(&events, &ground, &setup(20, 4), &mut policies::Heat::new(&ground, 20, 64 << 10));
+    let setup = setup(20, 4);
+    let outcome = replay(&events, &ground, &setup, &mut heat(&ground, &setup));
     assert!(outcome.read_hits > 9_900, "{}", outcome.read_hits);
     // Four of them may stay in the stage; none goes up twice.
     assert!((16..=20).contains(&(outcome.promoted_bytes / EXTENT_BYTES)));
@@ -56,7 +56,7 @@ fn a_scan_changes_nothing_for_heat_and_everything_for_lru() {
         let all = replay(&events, &ground, &setup(20, 4), policy).read_hits;
         all - replay(&events[..before + 4_000], &ground, &setup(20, 4), again).read_hits
     };
-    let heat = || policies::Heat::new(&ground, 20, 64 << 10);
+    let heat = || heat(&ground, &setup(20, 4));
     let lru = || policies::Lru::new(&ground, 20);
     assert_eq!(hits_after(&mut heat(), &mut heat()), 200);
     assert!(hits_after(&mut lru(), &mut lru()) <= 180);

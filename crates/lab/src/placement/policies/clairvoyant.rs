@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use super::{Extent, Ground, Occasion, Policy, Refusal, Touch};
+use super::{Extent, FastDrive, Ground, Occasion, Policy, Refusal, Touch};
 use crate::trace::Event;
 
 /// Never again.
@@ -53,13 +53,13 @@ impl Policy for Clairvoyant {
         &mut self,
         extent: Extent,
         occasion: Occasion,
-        free: usize,
+        fast: &dyn FastDrive,
     ) -> Result<Option<Extent>, Refusal> {
         let next = self.next_use(extent);
         if next == NEVER || !matches!(occasion, Occasion::Missed { .. }) {
             return Err(Refusal::NoEvidence);
         }
-        let leaving = if free == 0 {
+        let leaving = if fast.free() == 0 {
             let last = self.resident.last().copied();
             match last {
                 Some(last) if last.0 > next => {

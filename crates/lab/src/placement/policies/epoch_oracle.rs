@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Extent, Ground, Occasion, Policy, Refusal, Touch, costs};
+use super::{Extent, FastDrive, Ground, Occasion, Policy, Refusal, Touch, costs};
 use crate::trace::Event;
 
 /// Epochs of a trace.
@@ -47,7 +47,12 @@ impl Policy for EpochOracle {
 
     fn observe(&mut self, _: &Touch) {}
 
-    fn admit(&mut self, _: Extent, _: Occasion, _: usize) -> Result<Option<Extent>, Refusal> {
+    fn admit(
+        &mut self,
+        _: Extent,
+        _: Occasion,
+        _: &dyn FastDrive,
+    ) -> Result<Option<Extent>, Refusal> {
         Err(Refusal::NoEvidence)
     }
 

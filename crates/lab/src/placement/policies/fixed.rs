@@ -1,7 +1,7 @@
 //! The best fixed set in hindsight: what a person who knew the future would have put on the fast
 //! drive and left there.
 
-use super::{Extent, Ground, Occasion, Policy, Refusal, Touch, costs};
+use super::{Extent, FastDrive, Ground, Occasion, Policy, Refusal, Touch, costs};
 use crate::placement::replay::{Setup, replay};
 use crate::trace::Event;
 
@@ -23,7 +23,7 @@ impl Fixed {
             costs(events, ground, |extent, _, taken_s, is_write| {
                 worth[extent.index()] += taken_s * if is_write { weight } else { 1.0 };
             });
-            let mut ranked: Vec<Extent> = (0..ground.extents() as u32).map(Extent).collect();
+            let mut ranked: Vec<Extent> = (0..ground.extents() as u64).map(Extent).collect();
             ranked.sort_by(|a, b| worth[b.index()].total_cmp(&worth[a.index()]));
             ranked.truncate(slots);
             Fixed { chosen: ranked }
@@ -44,7 +44,12 @@ impl Policy for Fixed {
 
     fn observe(&mut self, _: &Touch) {}
 
-    fn admit(&mut self, _: Extent, _: Occasion, _: usize) -> Result<Option<Extent>, Refusal> {
+    fn admit(
+        &mut self,
+        _: Extent,
+        _: Occasion,
+        _: &dyn FastDrive,
+    ) -> Result<Option<Extent>, Refusal> {
         Err(Refusal::NoEvidence)
     }
 

@@ -1,7 +1,7 @@
 //! Least recently used, at extents: every read that misses comes in.
 
 use super::order::Order;
-use super::{Extent, Ground, Occasion, Policy, Refusal, Touch};
+use super::{Extent, FastDrive, Ground, Occasion, Policy, Refusal, Touch};
 
 /// See the head of the file.
 pub struct Lru {
@@ -30,12 +30,12 @@ impl Policy for Lru {
         &mut self,
         extent: Extent,
         occasion: Occasion,
-        free: usize,
+        fast: &dyn FastDrive,
     ) -> Result<Option<Extent>, Refusal> {
         if !matches!(occasion, Occasion::Missed { .. }) {
             return Err(Refusal::NoEvidence);
         }
-        let leaving = if free == 0 { self.order.pop() } else { None };
+        let leaving = if fast.free() == 0 { self.order.pop() } else { None };
         self.order.push(extent);
         Ok(leaving)
     }

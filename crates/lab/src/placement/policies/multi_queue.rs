@@ -3,7 +3,7 @@
 //! An extent comes in at the third touch that is remembered; streams do not count.
 
 use super::order::Order;
-use super::{Extent, Ground, Occasion, Policy, Refusal, Touch};
+use super::{Extent, FastDrive, Ground, Occasion, Policy, Refusal, Touch};
 
 /// Queues; in the last one is what was touched 128 times and more.
 const QUEUES: usize = 8;
@@ -95,7 +95,7 @@ impl Policy for MultiQueue {
         &mut self,
         extent: Extent,
         occasion: Occasion,
-        free: usize,
+        fast: &dyn FastDrive,
     ) -> Result<Option<Extent>, Refusal> {
         match occasion {
             Occasion::Missed { is_stream: false } => {}
@@ -106,7 +106,8 @@ impl Policy for MultiQueue {
         if touches < ENTER_TOUCHES {
             return Err(Refusal::NoEvidence);
         }
-        let leaving = if free == 0 { self.queues.iter_mut().find_map(Order::pop) } else { None };
+        let leaving =
+            if fast.free() == 0 { self.queues.iter_mut().find_map(Order::pop) } else { None };
         if let Some(leaving) = leaving {
             self.remember(leaving);
         }

@@ -2,7 +2,7 @@
 //! memory of what left the small one. Streams do not come in.
 
 use super::order::Order;
-use super::{Extent, Ground, Occasion, Policy, Refusal, Touch};
+use super::{Extent, FastDrive, Ground, Occasion, Policy, Refusal, Touch};
 
 /// The paper's: one tenth of the slots are on probation.
 const SMALL_PARTS: usize = 10;
@@ -75,14 +75,14 @@ impl Policy for S3Fifo {
         &mut self,
         extent: Extent,
         occasion: Occasion,
-        free: usize,
+        fast: &dyn FastDrive,
     ) -> Result<Option<Extent>, Refusal> {
         match occasion {
             Occasion::Missed { is_stream: false } => {}
             Occasion::Missed { is_stream: true } => return Err(Refusal::Stream),
             _ => return Err(Refusal::NoEvidence),
         }
-        let leaving = if free == 0 { self.leave() } else { None };
+        let leaving = if fast.free() == 0 { self.leave() } else { None };
         self.touches[extent.index()] = 0;
         if self.ghosts.remove(extent) {
             self.main.push(extent);

@@ -1,11 +1,11 @@
-//! Heat: how often an extent is touched, with recent touches counting more.
+//! How often each extent is touched, with recent touches counting more.
 //!
 //! One decayed sum per extent, kept as a logarithm: `log2 Σ weight · 2^(t/H)`, where `t` counts
 //! touches of the whole volume and `H` is the half-life in touches. So nothing has to be aged:
 //! the order of two extents changes only when one is touched, and an idle night cools nothing.
 //! 16 bits per extent: 11 integer bits (half-lives) and 5 of fraction. 0: never touched.
 
-use crate::address::ExtentId;
+use crate::interface::ExtentId;
 
 /// Fraction bits: steps of 2^(1/32), 2 % in the count, far below what a decision needs.
 const FRACTION_BITS: u32 = 5;
@@ -20,14 +20,13 @@ const REBASE_BY: u32 = 1500 * ONE;
 pub(crate) struct Weight(i32);
 
 impl Weight {
-    /// A read that had to position: 1.
-    pub const READ: Weight = Weight(0);
-    /// A write, or part of a stream: 0.1 (the landing log absorbs writes, disks are good at
-    /// streams; measured on ten block traces, `docs/placement.md` will say more).
-    pub const LIGHT: Weight = Weight(-106);
+    /// Of a share of what a read that must position counts; none of 0.
+    pub fn of(share: f64) -> Option<Weight> {
+        (share > 0.0).then(|| Weight((share.log2() * f64::from(ONE)).round() as i32))
+    }
 }
 
-pub(crate) struct Heat {
+pub(crate) struct Counts {
     values: Vec<u16>,
     /// Touches per half-life.
     half_life: u64,
@@ -39,31 +38,42 @@ pub(crate) struct Heat {
     sums: [u16; 512],
 }
 
-impl Heat {
+impl Counts {
     /// For so many extents, of which the fast drive holds `fast_slots`: the half-life is 16 touches
     /// per slot, long enough to tell extents apart and short enough to follow a change.
-    pub fn new(extents: u64, fast_slots: u64) -> Heat {
+    pub fn new(extents: u64, fast_slots: u64) -> Counts {
         let mut sums = [0; 512];
         for (difference, sum) in sums.iter_mut().enumerate() {
             let ratio = (-(difference as f64) / f64::from(ONE)).exp2();
             *sum = ((1.0 + ratio).log2() * f64::from(ONE) * 256.0).round() as u16;
         }
-        Heat {
+        Counts {
             values: vec![0; extents as usize],
             half_life: (fast_slots * 16).max(1024),
             touches: 0,
             // Above every weight, so that no value is below 1.
-            base: 8 * ONE,
+            base: 16 * ONE,
             sums,
         }
     }
 
-    /// Counts a touch.
-    pub fn touch(&mut self, extent: ExtentId, weight: Weight) {
+    /// Counts a touch, or lets only the clock go on. True when all ranks have changed with it.
+    pub fn touch(&mut self, extent: ExtentId, weight: Option<Weight>) -> bool {
         self.touches += 1;
         let now = self.clock();
+        if let Some(weight) = weight {
+            self.add(extent, now, weight);
+        }
+        let rebased = now >= REBASE_AT;
+        if rebased {
+            self.rebase();
+        }
+        rebased
+    }
+
+    fn add(&mut self, extent: ExtentId, now: u32, weight: Weight) {
         let term = (now as i32 + weight.0) as u32;
-        let value = &mut self.values[extent.0 as usize];
+        let value = &mut self.values[extent.index()];
         let (large, small) = if u32::from(*value) > term {
             (u32::from(*value), term)
         } else {
@@ -76,17 +86,23 @@ impl Heat {
             _ => large,
         };
         *value = sum.min(u32::from(u16::MAX)) as u16;
-        if now >= REBASE_AT {
-            self.rebase();
-        }
+    }
+
+    /// What the counts of two extents are compared by; it changes only when the extent is touched.
+    pub fn rank(&self, extent: ExtentId) -> u16 {
+        self.values[extent.index()]
     }
 
     /// The decayed count of an extent now.
     pub fn count(&self, extent: ExtentId) -> f32 {
-        match self.values[extent.0 as usize] {
+        match self.values[extent.index()] {
             0 => 0.0,
             value => ((f32::from(value) - self.clock() as f32) / ONE as f32).exp2(),
         }
+    }
+
+    pub fn extents(&self) -> u64 {
+        self.values.len() as u64
     }
 
     pub fn memory_bytes(&self) -> u64 {
@@ -112,42 +128,48 @@ impl Heat {
 mod tests {
     use super::*;
 
-    #[test]
-    fn touches_add_up_and_decay_by_half() {
-        let mut heat = Heat::new(10, 64);
-        for _ in 0..8 {
-            heat.touch(ExtentId(1), Weight::READ);
-        }
-        let before = heat.count(ExtentId(1));
-        assert!((7.0..9.0).contains(&before), "{before}");
-        for _ in 0..1024 {
-            heat.touch(ExtentId(2), Weight::LIGHT);
-        }
-        let after = heat.count(ExtentId(1));
-        assert!((0.45..0.55).contains(&(after / before)), "{after}");
-        assert_eq!(heat.count(ExtentId(3)), 0.0);
+    const READ: Option<Weight> = Some(Weight(0));
+
+    fn light() -> Option<Weight> {
+        Weight::of(0.1)
     }
 
     #[test]
-    fn a_write_counts_a_tenth_of_a_read() {
-        let mut heat = Heat::new(10, 64);
-        heat.touch(ExtentId(1), Weight::READ);
-        heat.touch(ExtentId(2), Weight::LIGHT);
-        let ratio = heat.count(ExtentId(1)) / heat.count(ExtentId(2));
+    fn touches_add_up_and_decay_by_half() {
+        let mut counts = Counts::new(10, 64);
+        for _ in 0..8 {
+            counts.touch(ExtentId(1), READ);
+        }
+        let before = counts.count(ExtentId(1));
+        assert!((7.0..9.0).contains(&before), "{before}");
+        for _ in 0..1024 {
+            counts.touch(ExtentId(2), light());
+        }
+        let after = counts.count(ExtentId(1));
+        assert!((0.45..0.55).contains(&(after / before)), "{after}");
+        assert_eq!(counts.count(ExtentId(3)), 0.0);
+    }
+
+    #[test]
+    fn a_light_touch_counts_a_tenth() {
+        let mut counts = Counts::new(10, 64);
+        counts.touch(ExtentId(1), READ);
+        counts.touch(ExtentId(2), light());
+        let ratio = counts.count(ExtentId(1)) / counts.count(ExtentId(2));
         assert!((9.0..11.0).contains(&ratio), "{ratio}");
     }
 
     #[test]
     fn the_order_survives_a_rebase() {
-        let mut heat = Heat::new(10, 64);
+        let mut counts = Counts::new(10, 64);
         for touch in 0..2_500_000 {
-            heat.touch(ExtentId(touch % 4), Weight::READ);
+            counts.touch(ExtentId(touch % 4), READ);
             if touch % 2 == 0 {
-                heat.touch(ExtentId(5), Weight::READ);
+                counts.touch(ExtentId(5), READ);
             }
         }
-        assert!(heat.count(ExtentId(5)) > heat.count(ExtentId(1)));
-        assert!(heat.count(ExtentId(1)) > 50.0);
-        assert_eq!(heat.count(ExtentId(7)), 0.0);
+        assert!(counts.count(ExtentId(5)) > counts.count(ExtentId(1)));
+        assert!(counts.count(ExtentId(1)) > 50.0);
+        assert_eq!(counts.count(ExtentId(7)), 0.0);
     }
 }

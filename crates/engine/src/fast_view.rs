@@ -1,0 +1,39 @@
+//! The fast drive as the policy is shown it: free slots beyond the reserve, and who could leave.
+
+use policy::FastDrive;
+
+use crate::address::{ExtentId, Tier};
+use crate::geometry::Geometry;
+use crate::guards::Guards;
+use crate::map::Map;
+use crate::slots::Slots;
+
+/// Borrowed parts of the state, so that the policy can be asked with the rest of it in hand.
+pub(crate) struct FastView<'a> {
+    pub map: &'a Map,
+    pub guards: &'a Guards,
+    pub slots: &'a [Slots; 2],
+    pub geometry: &'a Geometry,
+    /// Slots that are spoken for: the reserve, and those that wait for their data.
+    pub taken: u64,
+}
+
+impl FastDrive for FastView<'_> {
+    fn free(&self) -> u64 {
+        self.slots[Tier::Fast.index()].free().saturating_sub(self.taken)
+    }
+
+    fn may_leave(&self, extent: ExtentId) -> bool {
+        let mapping = self.map.get(extent);
+        let resident = mapping.home().is_some_and(|home| home.tier == Tier::Fast);
+        if !resident || mapping.moving() || mapping.in_log() || self.guards.home_written(extent) {
+            return false;
+        }
+        let slow = &self.slots[Tier::Slow.index()];
+        mapping.is_clean()
+            || match self.geometry.own_slot(extent) {
+                Some(own) => !slow.is_used(own.slot),
+                None => slow.free() > 0,
+            }
+    }
+}

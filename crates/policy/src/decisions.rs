@@ -1,0 +1,75 @@
+//! What was decided, counted by its reason.
+
+use crate::interface::{NotAround, Occasion, Refusal};
+
+/// Counts since the volume was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Decisions {
+    /// Reads that missed and brought their whole extent into RAM.
+    pub read_around: u64,
+    /// Those that did not, as part of a stream.
+    pub not_around_stream: u64,
+    /// Those that did not because it has not paid lately.
+    pub not_around_unprofitable: u64,
+    /// Extents that may go up: on leaving the stage.
+    pub up_from_stage: u64,
+    /// On leaving the landing log.
+    pub up_from_log: u64,
+    /// When the drives rested, or because a client asked for it.
+    pub up_at_rest: u64,
+    /// Extents that may not: nothing says that they will be asked for again.
+    pub stays_no_evidence: u64,
+    /// They belong to a stream.
+    pub stays_stream: u64,
+    /// What is up there is worth as much.
+    pub stays_not_hotter: u64,
+    /// Enough was moved lately.
+    pub stays_budget: u64,
+    /// Nothing could leave for them.
+    pub stays_no_slot: u64,
+    /// The fast drive has been written enough for today.
+    pub stays_wear: u64,
+}
+
+impl Decisions {
+    pub(crate) fn count_around(&mut self, decision: Result<(), NotAround>) {
+        *match decision {
+            Ok(()) => &mut self.read_around,
+            Err(NotAround::Stream) => &mut self.not_around_stream,
+            Err(NotAround::DoesNotPay) => &mut self.not_around_unprofitable,
+        } += 1;
+    }
+
+    pub(crate) fn count_admission<T>(&mut self, occasion: Occasion, decision: &Result<T, Refusal>) {
+        *match (decision, occasion) {
+            (Ok(_), Occasion::LeavesStage { .. } | Occasion::Missed { .. }) => {
+                &mut self.up_from_stage
+            }
+            (Ok(_), Occasion::Destaged) => &mut self.up_from_log,
+            (Ok(_), Occasion::Rest) => &mut self.up_at_rest,
+            (Err(Refusal::NoEvidence), _) => &mut self.stays_no_evidence,
+            (Err(Refusal::Stream), _) => &mut self.stays_stream,
+            (Err(Refusal::NotHotter), _) => &mut self.stays_not_hotter,
+            (Err(Refusal::Budget), _) => &mut self.stays_budget,
+            (Err(Refusal::NoSlot), _) => &mut self.stays_no_slot,
+        } += 1;
+    }
+
+    /// Each with the words that say what it is, in order.
+    pub fn named(&self) -> [(&'static str, u64); 12] {
+        [
+            ("read_around", self.read_around),
+            ("not_around_stream", self.not_around_stream),
+            ("not_around_unprofitable", self.not_around_unprofitable),
+            ("up_from_stage", self.up_from_stage),
+            ("up_from_log", self.up_from_log),
+            ("up_at_rest", self.up_at_rest),
+            ("stays_no_evidence", self.stays_no_evidence),
+            ("stays_stream", self.stays_stream),
+            ("stays_not_hotter", self.stays_not_hotter),
+            ("stays_budget", self.stays_budget),
+            ("stays_no_slot", self.stays_no_slot),
+            ("stays_wear", self.stays_wear),
+        ]
+    }
+}

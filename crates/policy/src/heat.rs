@@ -1,0 +1,202 @@
+//! Heat: our own policy. One decayed count an extent, evidence before a move, and what the head
+//! passes anyway is read along.
+//!
+//! * A count is in reads that must position, which is what the slow drive is saved. It halves with
+//!   touches and not with time: two extents change places only when one is touched, and an idle
+//!   night cools nothing.
+//! * A read that misses brings the whole extent into the stage. When it leaves the stage it goes up
+//!   if its count says that it will be asked for again and is well above the coldest one's.
+//! * Reading around ends where nothing comes of it, and is tried again now and then.
+//! * What moves is bounded by a share of what clients move.
+
+use crate::around::Around;
+use crate::budget::Budget;
+use crate::coldest::Coldest;
+use crate::costs::{Costs, Measured};
+use crate::counts::{Counts, Weight};
+use crate::decisions::Decisions;
+use crate::interface::{ExtentId, FastDrive, NotAround, Occasion, Policy, Refusal, Touch};
+use crate::stays::Stays;
+
+/// A read that misses and must position: the unit.
+const READ: f64 = 1.0;
+/// Streams hardly count: the disk is good at them.
+const LIGHT: f64 = 0.1;
+/// A write that begins a stay in the log: it will be brought home once, however often it is
+/// rewritten meanwhile, for 5.5 ms where a read that misses takes 8.
+const LANDING: f64 = 0.7;
+/// The count from which an extent has proved itself.
+const ENTER_COUNT: f64 = 1.5;
+/// How much hotter than what leaves.
+const HYSTERESIS: f64 = 2.0;
+/// While this share of the slots is free, everything may come.
+const FREE_SHARE: f64 = 0.1;
+
+/// See the head of the file.
+pub struct Heat {
+    counts: Counts,
+    stays: Stays,
+    coldest: Coldest,
+    around: Around,
+    budget: Budget,
+    /// What requests cost the slow drive.
+    pub costs: Costs,
+    /// What was decided.
+    pub decisions: Decisions,
+    slots: u64,
+    extent_bytes: u64,
+}
+
+impl Heat {
+    /// For so many extents, slots of the fast drive, and bytes of landing log.
+    pub fn new(extents: u64, slots: u64, extent_bytes: u64, log_bytes: u64) -> Heat {
+        Heat {
+            counts: Counts::new(extents, slots),
+            stays: Stays::new(extents, log_bytes),
+            coldest: Coldest::default(),
+            around: Around::new(),
+            budget: Budget::new(),
+            costs: Costs::new(extent_bytes),
+            decisions: Decisions::default(),
+            slots,
+            extent_bytes,
+        }
+    }
+
+    /// The decayed count of an extent now.
+    pub fn count(&self, extent: ExtentId) -> f64 {
+        f64::from(self.counts.count(extent))
+    }
+
+    /// Milliseconds of the slow drive that it would have been saved lately, had it been above.
+    pub fn saved_ms(&self, extent: ExtentId) -> f64 {
+        self.count(extent) * self.costs.read_ms()
+    }
+
+    /// Whether an extent has proved itself.
+    pub fn is_hot(&self, extent: ExtentId) -> bool {
+        self.count(extent) >= ENTER_COUNT
+    }
+
+    /// A client asks for an extent to be fast: it counts as read twice just now.
+    pub fn request(&mut self, extent: ExtentId) {
+        self.counts.touch(extent, Weight::of(2.0 * READ));
+    }
+
+    /// Whether `candidate` should take the place of `resident`.
+    pub fn should_displace(&self, candidate: ExtentId, resident: ExtentId) -> bool {
+        self.count(candidate) >= HYSTERESIS * self.count(resident)
+    }
+
+    /// The coldest extent known of the fast drive, to make room for what is new.
+    pub fn coldest(&mut self, fast: &dyn FastDrive) -> Option<ExtentId> {
+        self.coldest.take(&self.counts, fast)
+    }
+
+    /// Bytes of memory that its tables take.
+    pub fn memory_bytes(&self) -> u64 {
+        self.counts.memory_bytes() + self.stays.memory_bytes()
+    }
+
+    /// What a touch says about the time that the extent will cost on the slow drive.
+    fn weight(&mut self, touch: &Touch) -> f64 {
+        if touch.is_stream {
+            return LIGHT;
+        }
+        if !touch.is_write {
+            return READ;
+        }
+        let lands_bytes = if touch.is_resident { 0 } else { touch.bytes };
+        if self.stays.begins(touch.extent, lands_bytes) { LANDING } else { 0.0 }
+    }
+
+    fn has_plenty(&self, fast: &dyn FastDrive) -> bool {
+        fast.free() as f64 > FREE_SHARE * self.slots as f64
+    }
+
+    fn decide(
+        &mut self,
+        extent: ExtentId,
+        occasion: Occasion,
+        fast: &dyn FastDrive,
+    ) -> Result<Option<ExtentId>, Refusal> {
+        let plenty = self.has_plenty(fast);
+        // All of it passes through memory anyway: keeping it costs no time of the slow drive.
+        let is_at_hand = match occasion {
+            Occasion::LeavesStage { .. } | Occasion::Missed { is_stream: true } => true,
+            Occasion::Missed { is_stream: false } | Occasion::Destaged | Occasion::Rest => false,
+        };
+        let count = self.count(extent);
+        if !(is_at_hand && plenty) {
+            if let Occasion::Missed { is_stream: true } = occasion {
+                return Err(Refusal::Stream);
+            }
+            if count < ENTER_COUNT {
+                return Err(Refusal::NoEvidence);
+            }
+        }
+        // Filling what is empty is done once. Bounding it would leave holes in streams, and each
+        // hole costs the disk a positioning. At rest nobody is in the way.
+        if !plenty && occasion != Occasion::Rest && !self.budget.covers(self.extent_bytes) {
+            return Err(Refusal::Budget);
+        }
+        let leaving = if fast.free() == 0 {
+            let coldest = self.coldest.look(&self.counts, fast).ok_or(Refusal::NoSlot)?;
+            if count < HYSTERESIS * self.count(coldest) {
+                return Err(Refusal::NotHotter);
+            }
+            self.coldest.take(&self.counts, fast)
+        } else {
+            None
+        };
+        if occasion != Occasion::Rest {
+            self.budget.spend(self.extent_bytes);
+        }
+        Ok(leaving)
+    }
+}
+
+impl Policy for Heat {
+    fn name(&self) -> &'static str {
+        "heat"
+    }
+
+    fn reads_around(&mut self, touch: &Touch, fast: &dyn FastDrive) -> Result<(), NotAround> {
+        let decision = if touch.is_stream {
+            if self.has_plenty(fast) { Ok(()) } else { Err(NotAround::Stream) }
+        } else if self.around.pays(&self.costs) {
+            Ok(())
+        } else {
+            Err(NotAround::DoesNotPay)
+        };
+        self.decisions.count_around(decision);
+        decision
+    }
+
+    fn observe(&mut self, touch: &Touch) {
+        let weight = self.weight(touch);
+        if self.counts.touch(touch.extent, Weight::of(weight)) {
+            self.coldest.forget();
+        }
+        self.budget.earn(touch.bytes);
+    }
+
+    fn admit(
+        &mut self,
+        extent: ExtentId,
+        occasion: Occasion,
+        fast: &dyn FastDrive,
+    ) -> Result<Option<ExtentId>, Refusal> {
+        let decision = self.decide(extent, occasion, fast);
+        self.decisions.count_admission(occasion, &decision);
+        decision
+    }
+
+    fn took(&mut self, what: Measured, taken_ms: f64) {
+        self.costs.took(what, taken_ms);
+    }
+
+    fn left_stage(&mut self, touched: bool) {
+        self.around.left_stage(touched);
+    }
+}

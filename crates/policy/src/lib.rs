@@ -1,0 +1,24 @@
+//! Which extents should be on the fast drive: decisions and nothing else.
+//!
+//! The engine runs `Heat` on real drives and the laboratory on traces; both through [`Policy`], so
+//! that what was measured is what ships. No clocks, no drives, no waiting: what happens is told
+//! (`observe`), and what should happen is asked (`reads_around`, `admit`, `plan`).
+
+mod around;
+mod budget;
+mod coldest;
+mod costs;
+mod counts;
+mod decisions;
+mod heat;
+mod interface;
+mod stays;
+mod streams;
+mod wear;
+
+pub use costs::{Costs, Measured};
+pub use decisions::Decisions;
+pub use heat::Heat;
+pub use interface::{ExtentId, FastDrive, NotAround, Occasion, Policy, Refusal, Touch};
+pub use streams::{Standing, Streams};
+pub use wear::WearBudget;
