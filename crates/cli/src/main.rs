@@ -82,6 +82,7 @@ enum Verb {
     Destroy(commands::destroy::DestroyArguments),
     Lab(commands::lab::LabArguments),
     Twin(commands::twin::TwinArguments),
+    Probe(commands::probe::ProbeArguments),
 }
 
 impl Verb {
@@ -105,6 +106,7 @@ impl Verb {
             Verb::Destroy(_) => "destroy",
             Verb::Lab(_) => "lab",
             Verb::Twin(_) => "twin",
+            Verb::Probe(_) => "probe",
         }
     }
 
@@ -128,6 +130,7 @@ impl Verb {
             Verb::Destroy(arguments) => commands::destroy::run(arguments, settings),
             Verb::Lab(arguments) => commands::lab::run(arguments, settings),
             Verb::Twin(arguments) => commands::twin::run(arguments, settings),
+            Verb::Probe(arguments) => commands::probe::run(arguments, settings),
         }
     }
 }

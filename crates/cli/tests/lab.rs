@@ -65,3 +65,45 @@ fn fio_measures_a_file_that_holds_nothing_and_no_other() {
     let read = place.bimetal(&["--json", "lab", "run", "r.fio", "--on", "drive.img"]);
     told(&read, &["\"io_bytes\":8388608"]);
 }
+
+#[test]
+fn a_twin_that_is_probed_and_fitted_can_be_used_like_any_other() {
+    let place = Place::new();
+    let probe = ["probe", "twin:wd5002abys", "--seconds", "2", "--out", "re3.json"];
+    told(
+        &place.bimetal(&probe),
+        &["rand-read-4k-over-1-percent", "Nothing was written", "re3.json"],
+    );
+    place.bimetal(&probe).expect(4, &["re3.json exists"]);
+    let fit = ["twin", "fit", "--from", "re3.json"];
+    told(&place.bimetal(&fit), &["twin re3 in re3.toml", "predicted", "median error"]);
+    place.bimetal(&fit).expect(4, &["re3.toml exists"]);
+    told(
+        &place.bimetal(&["twin", "show", "./re3.toml"]),
+        &["rpm", "7200", "rand-read-4k-over-1-percent"],
+    );
+    fs::write(place.path("r.fio"), "[r]\nrw=randread\nruntime=5\n").unwrap();
+    let run = ["lab", "run", "r.fio", "--on", "twin:./re3.toml,cache=off"];
+    told(&place.bimetal(&run), &["virtual time", "read"]);
+    place.bimetal(&["twin", "fit", "--from", "r.fio"]).expect(1, &["r.fio holds no measurements"]);
+}
+
+#[test]
+fn a_file_is_probed_and_written_to_only_when_it_holds_nothing() {
+    if !has_tools("fio on a file", &["fio"]) {
+        return;
+    }
+    let place = Place::new();
+    let probe = |more: &[&str]| {
+        let all = [&["probe", "d.img:128M", "--seconds", "1", "--bytes", "4M"], more].concat();
+        place.bimetal(&all)
+    };
+    let read = probe(&[]);
+    read.expect(0, &["writes nothing"]);
+    told(&read, &["rand-read-4096k", "counted by no one"]);
+    let json = probe(&["--write", "--twin", "mine.toml"]);
+    told(&json, &["rand-write-4k-flush", "twin mine in mine.toml"]);
+    told(&place.bimetal(&["twin", "show", "./mine.toml"]), &["flush_us", "rand-write-4k-flush"]);
+    // What the probe wrote is data now.
+    probe(&["--write"]).expect(4, &["holds data", "without --write it is only read"]);
+}

@@ -7,16 +7,19 @@
 //! * [`report`]: one page of it all.
 //! * [`trace`], [`miss_ratio`] and [`placement`]: what somebody's drive was asked, and what
 //!   caches and placement policies would have made of it.
+//! * [`probe`] and [`fit`]: one's own drive is measured and becomes a twin.
 //! * [`flush`] and [`powercut`]: does a flush flush, how long does it take, and is it kept.
 
 pub mod bench;
 pub mod compare;
 pub mod experiment;
 pub mod fio;
+pub mod fit;
 pub mod flush;
 pub mod miss_ratio;
 pub mod placement;
 pub mod powercut;
+pub mod probe;
 pub mod reference;
 pub mod report;
 pub mod trace;

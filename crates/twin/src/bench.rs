@@ -15,6 +15,9 @@ pub enum Pattern {
     /// One block after the other; at the end of the range from its start again. All clients begin
     /// at the start.
     Sequential,
+    /// The same, but one order for all clients: each asks for the block after the last one that any
+    /// has asked for, as one program does that keeps several requests under way.
+    Shared,
     /// Any block of the range, all equally likely.
     Random,
 }
@@ -70,6 +73,8 @@ pub struct Bench {
     now_ns: u64,
     random: Random,
     tag: u64,
+    /// Where the clients that share one order ask next.
+    shared: u64,
     /// Ends that the model told at submission: when, and by whom.
     told: Vec<(u64, Client)>,
     /// Requests under way in the model.
@@ -89,7 +94,7 @@ impl Bench {
     /// Puts a model on the bench.
     pub fn new(model: Box<dyn Model>, random: Random) -> Bench {
         let (told, asked, finished) = Default::default();
-        Bench { model, now_ns: 0, random, tag: 0, told, asked, finished }
+        Bench { model, now_ns: 0, random, tag: 0, shared: 0, told, asked, finished }
     }
 
     /// Nobody asks for anything for so long.
@@ -108,6 +113,7 @@ impl Bench {
         let begun_ns = self.now_ns;
         let (end_ns, mut requests) = (begun_ns.saturating_add(for_ns), 0);
         let mut last_ns = begun_ns;
+        self.shared = load.range.start;
         let mut ready = vec![Client { next: load.range.start, flushes: 0 }; load.clients as usize];
         loop {
             let over = self.now_ns >= end_ns || requests >= requests_max;
@@ -138,9 +144,11 @@ impl Bench {
             let at = match load.pattern {
                 Pattern::Random => load.range.start + self.random.below(blocks) * load.block_bytes,
                 Pattern::Sequential => client.next,
+                Pattern::Shared => self.shared,
             };
             let last = load.range.start + (blocks - 1) * load.block_bytes;
             client.next = if at == last { load.range.start } else { at + load.block_bytes };
+            self.shared = client.next;
             Request { kind: load.kind, at, length: load.block_bytes }
         };
         self.tag += 1;

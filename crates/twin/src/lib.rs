@@ -35,7 +35,9 @@ pub use loss::{CacheLoss, ReorderBound};
 pub use medium::{NumberHasher, NumberMap};
 pub use model::{Finished, Kind, Latencies, Model, Request};
 pub use paced::Paced;
-pub use profile::{Condition, Number, Part, Profile, ProfileError, Setting};
+pub use profile::{
+    Condition, Number, PROFILE_SCHEMA, Part, Profile, ProfileError, ProfileFile, Setting,
+};
 pub use random::{Random, mix};
 pub use simulation::{DriveId, DriveImage, Outcome, Simulation, Snapshot};
 pub use state::{CutPoint, Moment};

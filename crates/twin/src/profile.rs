@@ -9,8 +9,10 @@
 mod error;
 mod number;
 mod physics;
+mod text;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use serde::Deserialize;
@@ -48,7 +50,7 @@ const BUILT_IN: &[&str] = &[
 ];
 
 /// The version of the format that this program reads.
-const SCHEMA: u32 = 1;
+pub const PROFILE_SCHEMA: u32 = 1;
 
 /// Whether a drive has been written before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -83,27 +85,35 @@ pub struct Part {
     pub behind: Option<Box<Part>>,
 }
 
-/// See the head of the file.
-#[derive(Debug, Deserialize)]
+/// A profile as it is written.
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
-    schema: u32,
-    name: String,
-    title: String,
+pub struct ProfileFile {
+    /// Version of the format.
+    pub schema: u32,
+    /// Its name on the command line.
+    pub name: String,
+    /// Maker, model, size.
+    pub title: String,
     /// What is worth knowing about the twin, for `show`.
     #[serde(default)]
-    about: String,
-    size_bytes: u64,
+    pub about: String,
+    /// Capacity.
+    pub size_bytes: u64,
+    /// Unit of access.
     #[serde(default = "sector_bytes")]
-    sector_bytes: u32,
-    rotational: bool,
+    pub sector_bytes: u32,
+    /// Whether platters turn in it.
+    pub rotational: bool,
     /// What a power cut may lose with the cache on.
-    volatile_bytes: u64,
-    setting: Setting,
+    pub volatile_bytes: u64,
+    /// The condition it is in, unless something else is said.
+    pub setting: Setting,
     /// Rows of the reference that it explains: ids, or beginnings of ids with a `*`.
     #[serde(default)]
-    explains: Vec<String>,
-    part: Part,
+    pub explains: Vec<String>,
+    /// Its physics.
+    pub part: Part,
 }
 
 fn sector_bytes() -> u32 {
@@ -113,7 +123,7 @@ fn sector_bytes() -> u32 {
 /// A drive's profile in a setting. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Profile {
-    file: Arc<File>,
+    file: Arc<ProfileFile>,
     physics: Arc<Physics>,
     setting: Setting,
 }
@@ -121,9 +131,14 @@ pub struct Profile {
 impl Profile {
     /// Reads a profile. `origin` names it in errors.
     pub fn parse(origin: &str, text: &str) -> Result<Profile, ProfileError> {
-        let file: File = toml::from_str(text)
+        let file: ProfileFile = toml::from_str(text)
             .map_err(|error| ProfileError::Syntax(origin.to_owned(), error.to_string()))?;
-        if file.schema != SCHEMA {
+        Profile::of(origin, file)
+    }
+
+    /// The profile that is written so. `origin` names it in errors.
+    pub fn of(origin: &str, file: ProfileFile) -> Result<Profile, ProfileError> {
+        if file.schema != PROFILE_SCHEMA {
             return Err(ProfileError::Schema { origin: origin.to_owned(), found: file.schema });
         }
         if file.size_bytes == 0 || file.size_bytes > 1 << 60 {
@@ -160,6 +175,18 @@ impl Profile {
             ProfileError::Unknown { name: name.to_owned(), names }
         })?;
         profile.choose(words)
+    }
+
+    /// The profile that a user means: a built-in one, or a file when the name has a slash or ends in
+    /// `.toml`; with choices behind commas.
+    pub fn find(choice: &str) -> Result<Profile, ProfileError> {
+        let (name, words) = choice.split_once(',').unwrap_or((choice, ""));
+        if !name.contains('/') && !name.ends_with(".toml") {
+            return Profile::named(choice);
+        }
+        let text = std::fs::read_to_string(Path::new(name))
+            .map_err(|error| ProfileError::Unreadable(name.to_owned(), error.to_string()))?;
+        Profile::parse(name, &text)?.choose(words)
     }
 
     /// The same drive with choices, between commas: `cache=off,fresh`.
@@ -212,6 +239,16 @@ impl Profile {
         Profile { setting, ..self.clone() }
     }
 
+    /// What a power cut may lose with the cache on.
+    pub fn volatile_bytes(&self) -> u64 {
+        self.file.volatile_bytes
+    }
+
+    /// All of it, as written.
+    pub fn file(&self) -> &ProfileFile {
+        &self.file
+    }
+
     /// Its physics, as written.
     pub fn part(&self) -> &Part {
         &self.file.part
@@ -243,23 +280,8 @@ impl Profile {
     }
 
     fn remade(&self, size_bytes: u64, part: Part) -> Result<Profile, ProfileError> {
-        let physics = Physics::of(&part, size_bytes)
-            .map_err(|problem| ProfileError::Number(self.name().to_owned(), problem))?;
-        let File { schema, sector_bytes, rotational, volatile_bytes, setting, .. } = *self.file;
-        let file = File {
-            schema,
-            name: self.file.name.clone(),
-            title: self.file.title.clone(),
-            about: self.file.about.clone(),
-            size_bytes,
-            sector_bytes,
-            rotational,
-            volatile_bytes,
-            setting,
-            explains: self.file.explains.clone(),
-            part,
-        };
-        Ok(Profile { file: Arc::new(file), physics: Arc::new(physics), setting: self.setting })
+        let file = ProfileFile { size_bytes, part, ..ProfileFile::clone(&self.file) };
+        Ok(Profile { setting: self.setting, ..Profile::of(self.name(), file)? })
     }
 
     /// A drive of a simulation that is its twin.

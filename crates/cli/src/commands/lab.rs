@@ -6,7 +6,7 @@ mod flush;
 mod free;
 mod jobs;
 mod mrc;
-mod place;
+pub mod place;
 mod policies;
 mod powercut;
 mod report;

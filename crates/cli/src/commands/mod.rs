@@ -13,6 +13,7 @@ pub mod iostat;
 pub mod lab;
 pub mod list;
 pub mod lost;
+pub mod probe;
 pub mod scan;
 pub mod serve;
 pub mod set;

@@ -1,16 +1,18 @@
 //! `bimetal twin`: models of real drives.
 
+mod fit;
 mod list;
 mod serve;
 mod show;
-
-use std::path::Path;
+pub mod write_new;
 
 use clap::{Args, Subcommand};
 use twin::Profile;
 
-use crate::failure::{Failure, OnPath, Outcome};
+use crate::failure::{Failure, Outcome};
 use crate::settings::Settings;
+
+pub use fit::text as fitted_text;
 
 /// Look at models of real drives, and use one as a drive
 #[derive(Debug, Args)]
@@ -18,6 +20,7 @@ use crate::settings::Settings;
   bimetal twin list
   bimetal twin show wd5002abys                 (its numbers, and where each is from)
   bimetal twin serve wd5002abys,cache=off --nbd unix:/tmp/twin.sock --scale 1/64
+  bimetal twin fit --from sdb.json --out sdb.toml    (of what 'bimetal probe' measured)
 
 A condition may follow the name: cache=on, cache=off, fresh, used. A name with a slash or ending in .toml is
 a file of your own in the format of the built-in ones. docs/twins.md has the models.")]
@@ -31,6 +34,7 @@ enum TwinVerb {
     List(list::ListArguments),
     Show(show::ShowArguments),
     Serve(serve::ServeArguments),
+    Fit(fit::FitArguments),
 }
 
 /// Runs the command.
@@ -39,18 +43,12 @@ pub fn run(arguments: &TwinArguments, settings: &Settings) -> Outcome {
         TwinVerb::List(arguments) => list::run(arguments, settings),
         TwinVerb::Show(arguments) => show::run(arguments, settings),
         TwinVerb::Serve(arguments) => serve::run(arguments, settings),
+        TwinVerb::Fit(arguments) => fit::run(arguments, settings),
     }
 }
 
 /// The profile that a user means: a built-in one, or a file.
 fn profile(choice: &str) -> Result<Profile, Failure> {
-    let (name, words) = choice.split_once(',').unwrap_or((choice, ""));
-    let found = if name.contains('/') || name.ends_with(".toml") {
-        let path = Path::new(name);
-        let text = std::fs::read_to_string(path).on_path("read", path)?;
-        Profile::parse(name, &text).and_then(|profile| profile.choose(words))
-    } else {
-        Profile::named(choice)
-    };
-    found.map_err(|error| Failure::usage(error).hint("'bimetal twin list' lists them"))
+    Profile::find(choice)
+        .map_err(|error| Failure::usage(error).hint("'bimetal twin list' lists those built in"))
 }

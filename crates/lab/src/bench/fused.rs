@@ -38,7 +38,7 @@ struct Running {
 }
 
 impl FusedBench {
-    /// The volume of `FAST+SLOW`, two names of twins.
+    /// The volume of `FAST+SLOW`, two names or files of twins.
     ///
     /// # Errors
     /// A sentence.
@@ -47,7 +47,7 @@ impl FusedBench {
             .split_once('+')
             .ok_or_else(|| format!("'{pair}' does not name two twins (FAST+SLOW)"))?;
         let spec = |choice: &str| {
-            let profile = Profile::named(choice).map_err(|error| error.to_string())?;
+            let profile = Profile::find(choice).map_err(|error| error.to_string())?;
             Ok::<_, String>(DriveSpec {
                 atomic_write_bytes: ATOMIC_BYTES,
                 // What a power cut could lose is of no interest here, and costs memory.

@@ -28,12 +28,12 @@ struct Running {
 }
 
 impl TwinBench {
-    /// The twin of that name, with choices behind commas: `wd5002abys,cache=off`.
+    /// The twin of that name or file, with choices behind commas: `wd5002abys,cache=off`.
     ///
     /// # Errors
     /// A sentence that lists what there is.
     pub fn new(choice: &str, seed: u64) -> Result<TwinBench, String> {
-        let profile = Profile::named(choice).map_err(|error| error.to_string())?;
+        let profile = Profile::find(choice).map_err(|error| error.to_string())?;
         let spec = DriveSpec { keeps_content: false, ..profile.spec(choice) };
         let running = Running::start(&spec, seed);
         Ok(TwinBench { name: format!("twin:{choice}"), spec, seed, running })

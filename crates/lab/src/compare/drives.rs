@@ -76,8 +76,8 @@ fn load(row: &Row, size_bytes: u64) -> Option<Load> {
             load(Kind::Write, Pattern::Sequential, 128 << 10, size_bytes, 1)
         }
         "nr-sata-uniform-bound" => load(Kind::Read, Pattern::Random, 8 << 10, size_bytes, 1),
-        "nr-ssd-seqrd" => load(Kind::Read, Pattern::Sequential, 1 << 20, size_bytes, 8),
-        "nr-ssd-seqwr" => load(Kind::Write, Pattern::Sequential, 1 << 20, size_bytes, 8),
+        "nr-ssd-seqrd" => load(Kind::Read, Pattern::Shared, 1 << 20, size_bytes, 8),
+        "nr-ssd-seqwr" => load(Kind::Write, Pattern::Shared, 1 << 20, size_bytes, 8),
         "nr-ssd-rndrd" => load(Kind::Read, Pattern::Random, 4 << 10, size_bytes, 32),
         "nr-ssd-rndwr" => load(Kind::Write, Pattern::Random, 4 << 10, size_bytes, 32),
         _ if row.publication == "n0derunner" && row.metric == "latency" && row.pattern == "rnd" => {

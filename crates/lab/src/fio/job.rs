@@ -1,13 +1,15 @@
 //! One job of a job file, with every option it may have.
 
 use io::units::SECOND_NS;
+use serde::{Deserialize, Serialize};
 
 use super::amount::Amount;
 use super::blocks::Blocks;
 use super::distribution::Distribution;
 
 /// What a request does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Direction {
     /// Reads.
     Read,
@@ -20,6 +22,15 @@ pub enum Direction {
 impl Direction {
     /// All, in fio's order.
     pub const ALL: [Direction; 3] = [Direction::Read, Direction::Write, Direction::Trim];
+
+    /// As fio says it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Direction::Read => "read",
+            Direction::Write => "write",
+            Direction::Trim => "trim",
+        }
+    }
 
     /// Its place in [`Direction::ALL`].
     pub fn index(self) -> usize {

@@ -14,6 +14,8 @@ pub enum ProfileError {
     },
     /// A choice behind the name that none knows.
     Choice(String),
+    /// The file cannot be read: its name, and why.
+    Unreadable(String, String),
     /// The file is not what it should be: its name, and what the reader says.
     Syntax(String, String),
     /// The file is of another version.
@@ -37,6 +39,9 @@ impl fmt::Display for ProfileError {
                 formatter,
                 "\"{word}\" is no condition of a twin: cache=on, cache=off, fresh, used"
             ),
+            ProfileError::Unreadable(origin, problem) => {
+                write!(formatter, "cannot read {origin}: {problem}")
+            }
             ProfileError::Syntax(origin, problem) => write!(formatter, "{origin}: {problem}"),
             ProfileError::Schema { origin, found } => {
                 write!(formatter, "{origin}: schema {found}; this program reads schema 1")

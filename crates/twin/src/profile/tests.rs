@@ -31,3 +31,31 @@ fn a_wrong_name_choice_or_number_is_told() {
     assert!(profile.with_number("behind.rpm", 1.0).is_err());
     assert!(profile.with_number("rpm", 10_000.0).is_ok());
 }
+
+#[test]
+fn a_profile_is_written_as_it_is_read() {
+    for profile in Profile::list() {
+        let text = profile.file().to_toml();
+        let again = Profile::parse("again", &text).unwrap();
+        assert_eq!(again.file().to_toml(), text, "{}", profile.name());
+        let numbers = |profile: &Profile| {
+            let parts = profile.part().chain().flat_map(|part| part.numbers.clone());
+            parts.map(|(name, number)| (name, number.value)).collect::<Vec<_>>()
+        };
+        assert_eq!(numbers(&again), numbers(&profile));
+    }
+}
+
+#[test]
+fn a_file_is_found_where_a_name_is() {
+    let dir = std::env::temp_dir().join(format!("bimetal-twin-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let path = dir.join("mine.toml");
+    std::fs::write(&path, include_str!("../../profiles/wd5002abys.toml")).unwrap();
+    let found = Profile::find(&format!("{},cache=off", path.display())).unwrap();
+    assert!(!found.setting().write_cache);
+    assert_eq!(Profile::find("wd5002abys").unwrap().name(), found.name());
+    std::fs::remove_dir_all(&dir).unwrap();
+    let missing = Profile::find(&path.to_string_lossy()).unwrap_err().to_string();
+    assert!(missing.contains("mine.toml"), "{missing}");
+}

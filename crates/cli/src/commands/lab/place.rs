@@ -4,11 +4,14 @@ use std::path::Path;
 use std::process::Command;
 
 use lab::bench::{Bench, FioBench, FioTarget, FusedBench, FusedKind, TwinBench};
+use lab::probe::Identity;
+use twin::Profile;
 
-use super::free;
+use super::{facts, free};
 use crate::blank_file;
-use crate::drive::{Drive, DriveArgument};
+use crate::drive::{Drive, DriveArgument, DriveKind, disk_of, sysfs_of};
 use crate::failure::Failure;
+use crate::holdings::Holdings;
 use crate::in_use;
 use crate::server::ServerRecord;
 use crate::settings::Settings;
@@ -24,7 +27,7 @@ pub struct Place {
 enum Kind {
     Simulated,
     Drive(Drive),
-    Volume(String),
+    Volume { name: String, uri: String },
 }
 
 /// Finds what `text` names.
@@ -77,9 +80,9 @@ fn drive(argument: &DriveArgument) -> Result<Place, Failure> {
 
 fn volume(uri: String, name: &str) -> Result<Place, Failure> {
     let size_bytes = nbd_size(&uri)?;
-    let target = FioTarget::Nbd(uri);
+    let target = FioTarget::Nbd(uri.clone());
     let bench = FioBench::new(target, size_bytes).map_err(Failure::failed)?;
-    Ok(Place { bench: Box::new(bench), kind: Kind::Volume(name.to_owned()) })
+    Ok(Place { bench: Box::new(bench), kind: Kind::Volume { name: name.to_owned(), uri } })
 }
 
 fn nbd_size(uri: &str) -> Result<u64, Failure> {
@@ -94,7 +97,69 @@ fn nbd_size(uri: &str) -> Result<u64, Failure> {
     })
 }
 
+/// Whether the server says that its drive turns; `None` when it does not answer that.
+fn nbd_rotational(uri: &str) -> Option<bool> {
+    let told = Command::new("nbdinfo").args(["--json", uri]).output().ok()?;
+    let value: serde_json::Value = serde_json::from_slice(&told.stdout).ok()?;
+    value["exports"][0]["is_rotational"].as_bool()
+}
+
 impl Place {
+    /// What it says of itself. `text` is how the user named it.
+    pub fn identity(&self, text: &str) -> Result<Identity, Failure> {
+        let size_bytes = self.bench.size_bytes();
+        Ok(match &self.kind {
+            Kind::Simulated => match text.strip_prefix("twin:") {
+                Some(choice) => {
+                    let profile = Profile::find(choice).map_err(Failure::usage)?;
+                    Identity::of_twin(text, &profile)
+                }
+                None => Identity::unknown(text, "fused twins", size_bytes),
+            },
+            Kind::Drive(drive) => {
+                let path = drive.path.display().to_string();
+                let hidden_by = facts::of(drive).hidden_by;
+                match drive.kind {
+                    DriveKind::File => {
+                        let identity = Identity::unknown(&path, "file", size_bytes);
+                        Identity { hidden_by, ..identity }
+                    }
+                    DriveKind::Block { number } => {
+                        let sysfs = sysfs_of(disk_of(number).unwrap_or(number));
+                        let identity = Identity::unknown(&path, "block device", size_bytes);
+                        Identity { hidden_by, ..identity.add_kernel(&sysfs) }
+                    }
+                }
+            }
+            Kind::Volume { uri, .. } => {
+                let identity = Identity::unknown(text, "network block device", size_bytes);
+                Identity { rotational: nbd_rotational(uri), ..identity }
+            }
+        })
+    }
+
+    /// Refuses what holds anything, and what cannot be seen to hold nothing: there is no flag
+    /// against it.
+    pub fn refuse_unless_empty(&self) -> Result<(), Failure> {
+        let hint = "nothing was written; without --write it is only read";
+        let drive = match &self.kind {
+            Kind::Simulated => return Ok(()),
+            Kind::Volume { name, .. } => {
+                return Err(Failure::refused(format!("volume '{name}' may hold data")).hint(hint));
+            }
+            Kind::Drive(drive) => drive,
+        };
+        let mut holdings = Holdings::look(drive)?;
+        if drive.kind == DriveKind::File {
+            holdings.look_for_data(&drive.path)?;
+        }
+        if holdings.words.is_empty() {
+            return Ok(());
+        }
+        let (path, held) = (drive.path.display(), holdings.words.join("; "));
+        Err(Failure::refused(format!("{path} holds {held}")).hint(hint))
+    }
+
     /// Refuses what the experiment could destroy, unless `force` allows it; what is in use by others
     /// always.
     pub fn refuse_unless_safe(&self, writes: bool, force: bool) -> Result<(), Failure> {
@@ -111,11 +176,11 @@ impl Place {
                     "others' requests would be in the figures; --force reads it nevertheless",
                 ))
             }
-            Kind::Volume(name) if writes && !force => {
+            Kind::Volume { name, .. } if writes && !force => {
                 Err(Failure::refused(format!("volume '{name}' may hold data, and this writes"))
                     .hint("--force overwrites it; what it holds is lost"))
             }
-            Kind::Volume(_) => Ok(()),
+            Kind::Volume { .. } => Ok(()),
         }
     }
 }

@@ -1,0 +1,32 @@
+//! Files that a command makes and never overwrites.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::Path;
+
+use crate::failure::{Failure, OnPath};
+
+/// Refuses what is there already, before anything is measured.
+pub fn refuse_existing(path: &Path) -> Result<(), Failure> {
+    if path.symlink_metadata().is_ok() {
+        return Err(Failure::refused(format!("{} exists", path.display()))
+            .hint("choose another name, or take it away"));
+    }
+    Ok(())
+}
+
+/// Makes the file.
+pub fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    refuse_existing(path)?;
+    let mut file =
+        OpenOptions::new().write(true).create_new(true).open(path).on_path("make", path)?;
+    file.write_all(text.as_bytes()).on_path("write", path)
+}
+
+/// A twin's name from that of its file.
+pub fn stem(path: &Path) -> String {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    stem.chars()
+        .map(|c| if c.is_ascii_alphanumeric() || "-._".contains(c) { c } else { '-' })
+        .collect()
+}
