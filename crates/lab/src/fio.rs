@@ -28,5 +28,6 @@ pub use job::{Access, Direction, Job, PerDirection};
 pub use job_file::{JobFile, Refusal};
 pub use play::{Limits, Played, PlayedJob, play};
 pub use report::{DirectionReport, JobReport, LatencyReport, Report};
+pub(crate) use tally::Latencies;
 pub use target::{Served, Target};
 pub use track::{Slice, Track};

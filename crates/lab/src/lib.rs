@@ -8,6 +8,7 @@
 //! * [`trace`], [`miss_ratio`] and [`placement`]: what somebody's drive was asked, and what
 //!   caches and placement policies would have made of it.
 //! * [`probe`] and [`fit`]: one's own drive is measured and becomes a twin.
+//! * [`replay`]: traces played again on volumes of twins, and how large a fast drive should be.
 //! * [`flush`] and [`powercut`]: does a flush flush, how long does it take, and is it kept.
 
 pub mod bench;
@@ -21,5 +22,6 @@ pub mod placement;
 pub mod powercut;
 pub mod probe;
 pub mod reference;
+pub mod replay;
 pub mod report;
 pub mod trace;

@@ -9,8 +9,10 @@ mod mrc;
 pub mod place;
 mod policies;
 mod powercut;
+mod replay;
 mod report;
 mod run;
+mod size;
 
 use clap::{Args, Subcommand};
 
@@ -25,6 +27,7 @@ use crate::settings::Settings;
   bimetal lab run working-set --on twin:wd5002abys
   bimetal lab run mine.fio --on /dev/sdb --out results
   bimetal lab report results                  (one page of them)
+  bimetal lab size monday.csv --fast samsung-860-evo-500 --slow wd5002abys
   bimetal lab flush --drive /dev/sdb          (what a flush costs, and whether that can be true)
   bimetal lab flush --file /mnt/test.img
   bimetal lab powercut witness --listen 0.0.0.0:7070 --record sdb.record
@@ -46,6 +49,8 @@ enum Experiment {
     Mrc(mrc::MrcArguments),
     Policies(policies::PoliciesArguments),
     Powercut(powercut::PowercutArguments),
+    Replay(replay::ReplayArguments),
+    Size(size::SizeArguments),
 }
 
 /// Runs the command.
@@ -60,5 +65,7 @@ pub fn run(arguments: &LabArguments, settings: &Settings) -> Outcome {
         Experiment::Mrc(arguments) => mrc::run(arguments, settings),
         Experiment::Policies(arguments) => policies::run(arguments, settings),
         Experiment::Powercut(arguments) => powercut::run(arguments, settings),
+        Experiment::Replay(arguments) => replay::run(arguments, settings),
+        Experiment::Size(arguments) => size::run(arguments, settings),
     }
 }

@@ -7,7 +7,7 @@ const LATENCY_NS_MAX: u64 = 600_000_000_000;
 
 /// A distribution of latencies, in ns.
 #[derive(Debug, Clone)]
-pub(super) struct Latencies {
+pub(crate) struct Latencies {
     histogram: Option<Histogram<u64>>,
     sum: u128,
     squares: f64,
