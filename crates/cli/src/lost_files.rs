@@ -16,6 +16,7 @@ use ext4_view::{Ext4, Ext4Error, FileType};
 use serde::Serialize;
 
 use crate::failure::{Failure, OnPath};
+use crate::file_extents::FLAGS_WITHOUT_PLACE;
 use crate::loss_status::LostRange;
 use crate::progress;
 
@@ -26,8 +27,6 @@ const READ_BYTES: usize = 1 << 20;
 /// Numbers of file systems in `statfs`, from linux/magic.h.
 const EXT_MAGIC: i64 = 0xef53;
 const XFS_MAGIC: i64 = 0x5846_5342;
-/// FIEMAP: the extent has no place on the device yet, or none that can be told.
-const FLAGS_WITHOUT_PLACE: u32 = 0x2 | 0x4;
 
 /// The files that are hit.
 #[derive(Debug, Default, Serialize)]

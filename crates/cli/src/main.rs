@@ -3,10 +3,12 @@
 //! This crate holds flags and wiring. What it decides itself is what may be overwritten
 //! ([`commands::create`]) and how volumes are found; the rest is done by the other rooms.
 
+mod atlas;
 mod blank_file;
 mod commands;
 mod drive;
 mod failure;
+mod file_extents;
 mod holdings;
 mod in_use;
 mod loss_status;
@@ -20,6 +22,7 @@ mod settings;
 mod signatures;
 mod survey;
 mod table;
+mod tally;
 mod volume_file;
 mod volume_name;
 mod volume_status;
@@ -73,6 +76,9 @@ enum Verb {
     Status(commands::status::StatusArguments),
     Set(commands::set::SetArguments),
     Iostat(commands::iostat::IostatArguments),
+    Map(commands::map::MapArguments),
+    Where(commands::file_places::WhereArguments),
+    Trace(commands::trace::TraceArguments),
     Check(commands::check::CheckArguments),
     Lost(commands::lost::LostArguments),
     Export(commands::export::ExportArguments),
@@ -97,6 +103,9 @@ impl Verb {
             Verb::Status(_) => "status",
             Verb::Set(_) => "set",
             Verb::Iostat(_) => "iostat",
+            Verb::Map(_) => "map",
+            Verb::Where(_) => "where",
+            Verb::Trace(_) => "trace",
             Verb::Check(_) => "check",
             Verb::Lost(_) => "lost",
             Verb::Export(_) => "export",
@@ -121,6 +130,9 @@ impl Verb {
             Verb::Status(arguments) => commands::status::run(arguments, settings),
             Verb::Set(arguments) => commands::set::run(arguments, settings),
             Verb::Iostat(arguments) => commands::iostat::run(arguments, settings),
+            Verb::Map(arguments) => commands::map::run(arguments, settings),
+            Verb::Where(arguments) => commands::file_places::run(arguments, settings),
+            Verb::Trace(arguments) => commands::trace::run(arguments, settings),
             Verb::Check(arguments) => commands::check::run(arguments, settings),
             Verb::Lost(arguments) => commands::lost::run(arguments, settings),
             Verb::Export(arguments) => commands::export::run(arguments, settings),

@@ -3,11 +3,13 @@
 //! * [`nbd`]: network block device, over unix sockets and TCP.
 //! * [`fuse`]: the volume as one file, and that file as a loop device.
 //! * [`control`]: questions and orders to a running server.
-//! * [`Metered`]: a volume that counts what passes through it.
+//! * [`Metered`]: a volume that counts what passes through it, and records it for who wants a trace.
 
 pub mod control;
 pub mod fuse;
 mod meter;
 pub mod nbd;
+mod recorder;
 
 pub use meter::{KindMeter, LATENCY_MAX_NS, Meter, Metered};
+pub use recorder::{Asked, AskedKind, Batch};

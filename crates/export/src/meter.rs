@@ -5,6 +5,7 @@
 //! * Costs two readings of the clock and one histogram entry per request; no allocation.
 //! * Times are from the call to its end, as a client of the volume sees them, without the door's
 //!   own work. Values are kept to two significant digits, up to [`LATENCY_MAX_NS`].
+//! * A recording ([`Metered::start_recording`]) keeps what is asked until it is fetched.
 //! * Hints ([`Volume::cache`]) and [`Volume::places`] are passed on uncounted.
 
 use std::cell::RefCell;
@@ -14,6 +15,8 @@ use hdrhistogram::Histogram;
 use io::units::{MICROSECOND_NS, SECOND_NS};
 use io::{Buf, Durability, Io, IoError, Span, Volume, VolumeInfo, ZeroMode};
 use serde::Serialize;
+
+use crate::recorder::{AskedKind, Batch, Recorder};
 
 /// Longer latencies are counted as this long: ten minutes, by when every client has given up.
 pub const LATENCY_MAX_NS: u64 = 600 * SECOND_NS;
@@ -33,6 +36,7 @@ pub struct Metered<V> {
     trim: RefCell<Track>,
     zero: RefCell<Track>,
     flush: RefCell<Track>,
+    recorder: Recorder,
 }
 
 /// What a [`Metered`] volume has served since it was made.
@@ -77,6 +81,7 @@ impl<V: Volume> Metered<V> {
     /// Counts what passes to `volume` from now on.
     pub fn new(io: Io, volume: Rc<V>) -> Metered<V> {
         Metered {
+            recorder: Recorder::new(io.clone()),
             io,
             volume,
             read: RefCell::new(Track::new()),
@@ -92,6 +97,21 @@ impl<V: Volume> Metered<V> {
         &self.volume
     }
 
+    /// Records what clients ask from now on. False when it is recorded already.
+    pub fn start_recording(&self) -> bool {
+        self.recorder.start()
+    }
+
+    /// What was recorded since the last call; `None` when nothing is being recorded.
+    pub fn fetch_recording(&self) -> Option<Batch> {
+        self.recorder.fetch()
+    }
+
+    /// Ends the recording; what was not fetched is gone.
+    pub fn stop_recording(&self) {
+        self.recorder.stop();
+    }
+
     /// What was served so far. Walks the histograms: for a status, not for a request.
     pub fn snapshot(&self) -> Meter {
         Meter {
@@ -100,6 +120,13 @@ impl<V: Volume> Metered<V> {
             trim: self.trim.borrow().summary(),
             zero: self.zero.borrow().summary(),
             flush: self.flush.borrow().summary(),
+        }
+    }
+
+    /// A request that must be durable is recorded as itself and a flush.
+    fn note_durability(&self, durability: Durability) {
+        if durability == Durability::Durable {
+            self.recorder.note(AskedKind::Flush, 0, 0);
         }
     }
 
@@ -145,6 +172,7 @@ impl<V: Volume> Volume for Metered<V> {
 
     async fn read(&self, at: u64, buf: Buf) -> (Buf, Result<(), IoError>) {
         let (started_ns, bytes) = (self.io.now_ns(), buf.len() as u64);
+        self.recorder.note(AskedKind::Read, at, bytes);
         let (buf, outcome) = self.volume.read(at, buf).await;
         self.settle(&self.read, started_ns, bytes, outcome.is_err());
         (buf, outcome)
@@ -152,6 +180,8 @@ impl<V: Volume> Volume for Metered<V> {
 
     async fn write(&self, at: u64, buf: Buf, durability: Durability) -> (Buf, Result<(), IoError>) {
         let (started_ns, bytes) = (self.io.now_ns(), buf.len() as u64);
+        self.recorder.note(AskedKind::Write, at, bytes);
+        self.note_durability(durability);
         let (buf, outcome) = self.volume.write(at, buf, durability).await;
         self.settle(&self.write, started_ns, bytes, outcome.is_err());
         (buf, outcome)
@@ -159,6 +189,7 @@ impl<V: Volume> Volume for Metered<V> {
 
     async fn flush(&self) -> Result<(), IoError> {
         let started_ns = self.io.now_ns();
+        self.recorder.note(AskedKind::Flush, 0, 0);
         let outcome = self.volume.flush().await;
         self.settle(&self.flush, started_ns, 0, outcome.is_err());
         outcome
@@ -166,6 +197,8 @@ impl<V: Volume> Volume for Metered<V> {
 
     async fn trim(&self, at: u64, length: u64, durability: Durability) -> Result<(), IoError> {
         let started_ns = self.io.now_ns();
+        self.recorder.note(AskedKind::Discard, at, length);
+        self.note_durability(durability);
         let outcome = self.volume.trim(at, length, durability).await;
         self.settle(&self.trim, started_ns, length, outcome.is_err());
         outcome
@@ -179,6 +212,9 @@ impl<V: Volume> Volume for Metered<V> {
         durability: Durability,
     ) -> Result<(), IoError> {
         let started_ns = self.io.now_ns();
+        let kind = if mode == ZeroMode::Allocate { AskedKind::Write } else { AskedKind::Discard };
+        self.recorder.note(kind, at, length);
+        self.note_durability(durability);
         let outcome = self.volume.write_zeroes(at, length, mode, durability).await;
         self.settle(&self.zero, started_ns, length, outcome.is_err());
         outcome

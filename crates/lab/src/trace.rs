@@ -4,12 +4,14 @@
 //! Every line is somebody else's: one that cannot be understood is an error that names it.
 
 mod blkparse;
+mod compact;
 mod csv;
 mod footprint;
 mod iolog;
 mod msr;
 #[cfg(test)]
 mod tests;
+mod writer;
 
 use std::fmt;
 use std::fs::File;
@@ -17,6 +19,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 pub use footprint::Footprint;
+pub use writer::Writer;
 
 /// No drive ends above this; arithmetic on addresses stays far from overflow.
 const END_MAX: u64 = 1 << 60;
@@ -61,6 +64,8 @@ pub enum Format {
     Iolog3,
     /// Text of blkparse: the queue events (Q), or the issues (D) where there are none.
     Blkparse,
+    /// Our own, a few bytes per request (`trace/compact.rs`).
+    Compact,
     /// As of the Microsoft Research Cambridge traces: file times of 100 ns, host, disk, Read or
     /// Write, offset, size, response time.
     Msr,
@@ -100,6 +105,15 @@ pub enum TraceError {
         line: usize,
         /// What is wrong with it.
         problem: Problem,
+    },
+    /// Octets of the compact format that are no request.
+    Octets {
+        /// Which file.
+        path: PathBuf,
+        /// How many requests were read before.
+        after: usize,
+        /// What is wrong with them.
+        problem: String,
     },
     /// Not one request.
     Empty {
@@ -144,6 +158,9 @@ impl fmt::Display for TraceError {
             TraceError::Line { path, line, problem } => {
                 write!(f, "{}, line {line}: {problem}", path.display())
             }
+            TraceError::Octets { path, after, problem } => {
+                write!(f, "{}, after {after} requests: {problem}", path.display())
+            }
             TraceError::Empty { path } => write!(f, "{} has no requests", path.display()),
         }
     }
@@ -184,9 +201,16 @@ impl Trace {
     /// Reads text; `path` is for messages.
     pub fn parse(path: &Path, text: impl Read) -> Result<Trace, TraceError> {
         let failed = |source| TraceError::File { path: path.to_owned(), source };
-        let mut known: Option<(Format, Box<dyn Reader>)> = None;
+        let mut text = BufReader::new(text);
         let mut events: Vec<Event> = Vec::new();
-        for (index, bytes) in BufReader::new(text).split(b'\n').enumerate() {
+        if text.fill_buf().map_err(failed)?.starts_with(compact::HEAD) {
+            let mut bytes = Vec::new();
+            text.read_to_end(&mut bytes).map_err(failed)?;
+            events = compact(path, &bytes[compact::HEAD.len()..])?;
+            return Trace::of(path, Format::Compact, events);
+        }
+        let mut known: Option<(Format, Box<dyn Reader>)> = None;
+        for (index, bytes) in text.split(b'\n').enumerate() {
             let bytes = bytes.map_err(failed)?;
             let text = String::from_utf8_lossy(&bytes);
             let text = text.trim();
@@ -224,6 +248,11 @@ impl Trace {
             return Err(TraceError::Empty { path: path.to_owned() });
         };
         reader.close(&mut events);
+        Trace::of(path, format, events)
+    }
+
+    /// Of these requests, with times from the first on.
+    fn of(path: &Path, format: Format, mut events: Vec<Event>) -> Result<Trace, TraceError> {
         let Some(first) = events.iter().map(|event| event.at_us).min() else {
             return Err(TraceError::Empty { path: path.to_owned() });
         };
@@ -231,6 +260,24 @@ impl Trace {
             event.at_us -= first;
         }
         Ok(Trace { format, events })
+    }
+}
+
+/// What follows the head of the compact format.
+fn compact(path: &Path, bytes: &[u8]) -> Result<Vec<Event>, TraceError> {
+    let mut decoder = compact::Decoder::new(bytes);
+    let mut events = Vec::new();
+    loop {
+        let wrong =
+            |problem| TraceError::Octets { path: path.to_owned(), after: events.len(), problem };
+        match decoder.decode().map_err(wrong)? {
+            None => return Ok(events),
+            Some(event) if event.offset + event.length > END_MAX => {
+                let problem = Problem::Range(event.offset, event.length).to_string();
+                return Err(wrong(problem));
+            }
+            Some(event) => events.push(event),
+        }
     }
 }
 

@@ -36,6 +36,7 @@ pub use event::Events;
 pub use nbd_address::{NbdAddress, tcp_uri, unix_uri};
 pub use record::{ServerLock, ServerRecord};
 
+use crate::atlas;
 use crate::commands;
 use crate::failure::{Exit, Failure, OnPath, Outcome};
 use crate::selection::Selection;
@@ -193,7 +194,7 @@ impl Server {
         })
     }
 
-    /// Opens the control socket: `status`, `lost`, `set` and `stop`.
+    /// Opens the control socket: `status`, `lost`, `set`, `where`, `trace` and `stop`.
     fn open_control(
         self: &Rc<Server>,
         kernel: &Kernel,
@@ -221,6 +222,8 @@ impl Server {
                         }
                     }
                     ("set", Some(server)) => server.set(&request).await,
+                    ("where", Some(server)) => atlas::answer(&server.engine, &request),
+                    ("trace", Some(server)) => server.record(&request),
                     ("stop", _) => {
                         // Room for far more than ever wait: this does not block.
                         drop(events.send(Event::Stop));
@@ -237,6 +240,26 @@ impl Server {
         let serving = control.clone();
         self.io.spawn(async move { serving.serve(listener).await });
         Ok(control)
+    }
+
+    /// Records what clients ask, for `bimetal trace record`.
+    fn record(&self, request: &ControlRequest) -> ControlReply {
+        match request.arguments.get("do").and_then(|value| value.as_str()) {
+            Some("start") if self.volume.start_recording() => {
+                ControlReply::Done(serde_json::Value::Null)
+            }
+            Some("start") => ControlReply::failed("busy", "somebody records this volume already"),
+            Some("fetch") => match self.volume.fetch_recording().map(serde_json::to_value) {
+                Some(Ok(batch)) => ControlReply::Done(batch),
+                Some(Err(error)) => ControlReply::failed("internal", error.to_string()),
+                None => ControlReply::failed("ended", "this volume is not being recorded"),
+            },
+            Some("stop") => {
+                self.volume.stop_recording();
+                ControlReply::Done(serde_json::Value::Null)
+            }
+            _ => ControlReply::failed("bad_order", "start, fetch or stop a recording"),
+        }
     }
 
     /// Changes a setting while the volume is in use.

@@ -201,13 +201,15 @@ impl Pair {
         let (before, now) = (&from.engine, &to.engine);
         let (read_before, read_now) = (&before.served_reads, &now.served_reads);
         let slow_bytes = read_now.slow_bytes - read_before.slow_bytes;
+        // Served in blocks: more than was asked for, where that was less than a block.
+        let read_bytes = all_bytes(read_now) - all_bytes(read_before);
         let slow_busy_s = (to.slow.busy_ns - from.slow.busy_ns) as f64 / 1e9;
         let client_bytes = (outcome.read_bytes + outcome.write_bytes).max(1) as f64;
         let promoted_bytes = now.moves.promoted_bytes - before.moves.promoted_bytes;
         let demoted_bytes = now.moves.demoted_bytes - before.moves.demoted_bytes;
         VolumeOutcome {
             fast_bytes: self.fast_bytes,
-            read_hit: 1.0 - slow_bytes as f64 / outcome.read_bytes.max(1) as f64,
+            read_hit: 1.0 - slow_bytes as f64 / read_bytes.max(1) as f64,
             slow_busy_s,
             slow_busy_share: slow_busy_s / outcome.seconds.max(1e-9),
             promoted_bytes,
@@ -226,6 +228,10 @@ impl Drop for Pair {
         // The engine's tasks hold the executor, which holds them.
         self.io.drop_tasks();
     }
+}
+
+fn all_bytes(served: &engine::Served) -> u64 {
+    served.log_bytes + served.fast_bytes + served.slow_bytes + served.hole_bytes
 }
 
 struct Counts {

@@ -100,3 +100,51 @@ fn a_footprint_counts_each_place_once() {
     assert_eq!((sum.reads, sum.writes, sum.flushes, sum.discards), (2, 1, 1, 1));
     assert_eq!((sum.touched_bytes, sum.touched_extents, sum.duration_us), (12288, 2, 9));
 }
+
+#[test]
+fn what_is_written_is_read_again_in_each_format() {
+    let events = [
+        event(0, Deed::Read, 1 << 40, 4096),
+        event(3, Deed::Write, 512, 1 << 20),
+        event(3, Deed::Flush, 0, 0),
+        event(9_000_000, Deed::Discard, 8192, 4096),
+        event(9_000_001, Deed::Read, 12288, 512),
+    ];
+    for format in [Format::Csv, Format::Iolog3, Format::Compact] {
+        let mut writer = Writer::new(Vec::new(), format).unwrap();
+        writer.add(&events[..2]).unwrap();
+        writer.add(&events[2..]).unwrap();
+        let bytes = writer.finish(9_000_002).unwrap();
+        let trace = Trace::parse(Path::new("x"), &bytes[..]).unwrap();
+        assert_eq!((trace.format, &trace.events[..]), (format, &events[..]));
+        assert!(format != Format::Compact || bytes.len() < 60, "{}", bytes.len());
+    }
+    assert!(Writer::new(Vec::new(), Format::Msr).is_err());
+}
+
+#[test]
+fn a_compact_trace_may_end_anywhere_and_be_damaged_anyhow() {
+    let mut writer = Writer::new(Vec::new(), Format::Compact).unwrap();
+    let events: Vec<Event> =
+        (0..50u64).map(|n| event(n * n * 1000, Deed::Read, n << (n % 40), 4096)).collect();
+    writer.add(&events).unwrap();
+    let bytes = writer.finish(0).unwrap();
+    let head = compact::HEAD.len();
+    for end in head..bytes.len() {
+        match Trace::parse(Path::new("x"), &bytes[..end]) {
+            Ok(trace) => assert!(trace.events.len() < 50),
+            Err(error) => assert!(matches!(error, TraceError::Empty { .. }), "{error}"),
+        }
+    }
+    for at in head..bytes.len() {
+        for mask in [0x01, 0x80, 0xff] {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= mask;
+            // Whatever it says, it ends.
+            let _ = Trace::parse(Path::new("x"), &damaged[..]);
+        }
+    }
+    let long = [compact::HEAD, &[b'R'], &[0xff; 12]].concat();
+    let error = Trace::parse(Path::new("x"), &long[..]).unwrap_err().to_string();
+    assert!(error.contains("longer than 64 bits"), "{error}");
+}

@@ -58,7 +58,7 @@ pub struct ReplayArguments {
     #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=99))]
     warm_up: u64,
     /// cache: when a write is on the slow drive
-    #[arg(long, value_name = "MODE", default_value = "write-back")]
+    #[arg(long, value_name = "MODE", default_value = "writeback")]
     mode: CacheMode,
     /// Decides what a simulation draws
     #[arg(long, default_value_t = 1)]

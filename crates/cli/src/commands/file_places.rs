@@ -1,0 +1,199 @@
+//! `bimetal where`: on which drive the parts of a file are.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use io::units::human_bytes;
+use serde::Serialize;
+
+use crate::atlas::Atlas;
+use crate::failure::{Exit, Failure, OnPath, Outcome};
+use crate::file_extents::{self, Extents};
+use crate::selection;
+use crate::settings::Settings;
+use crate::table::{Align, Table};
+use crate::tally::Tally;
+use crate::volume_name::VolumeName;
+
+/// Files of a directory that are shown; --json has all.
+const FILES_MAX: usize = 40;
+
+/// Say which parts of files are on which drive
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  bimetal where /mnt/vm.qcow2
+  bimetal where /mnt/vm.qcow2 --ranges
+  bimetal --json where /mnt/projects
+
+For files on ext2, ext3, ext4, XFS and Btrfs (one device) that lie on a volume through its FUSE file and a
+loop device, as 'bimetal attach' makes them. Behind another way (a kernel NBD device) say which volume it is
+with --volume. What was written and not yet given a place by the file system is told as pending.")]
+pub struct WhereArguments {
+    /// Files and directories
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// The volume they are on, where that cannot be found out
+    #[arg(long, value_name = "NAME")]
+    volume: Option<VolumeName>,
+    /// Show each range of each file
+    #[arg(long)]
+    ranges: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    files: Vec<FileReport>,
+    total: Tally,
+    pending_bytes: u64,
+    /// What could not be looked at, and why.
+    skipped: Vec<Skipped>,
+}
+
+#[derive(Debug, Serialize)]
+struct FileReport {
+    path: PathBuf,
+    volume: String,
+    size_bytes: u64,
+    #[serde(flatten)]
+    tally: Tally,
+    pending_bytes: u64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    ranges: Vec<RangeReport>,
+}
+
+#[derive(Debug, Serialize)]
+struct RangeReport {
+    file_offset: u64,
+    volume_offset: u64,
+    length: u64,
+    #[serde(flatten)]
+    tally: Tally,
+}
+
+#[derive(Debug, Serialize)]
+struct Skipped {
+    path: PathBuf,
+    why: String,
+}
+
+/// Runs the command.
+pub fn run(arguments: &WhereArguments, settings: &Settings) -> Outcome {
+    let mut report = Report {
+        files: Vec::new(),
+        total: Tally::default(),
+        pending_bytes: 0,
+        skipped: Vec::new(),
+    };
+    let mut atlases: BTreeMap<VolumeName, Atlas> = BTreeMap::new();
+    for given in &arguments.files {
+        for path in files_of(given, &mut report.skipped)? {
+            let alone = path == *given;
+            match look(&path, arguments, settings, &mut atlases) {
+                Ok(file) => {
+                    report.total += file.tally;
+                    report.pending_bytes += file.pending_bytes;
+                    report.files.push(file);
+                }
+                Err(failure) if alone => return Err(failure),
+                Err(failure) => report.skipped.push(Skipped { path, why: failure.message }),
+            }
+        }
+    }
+    settings.output.show("where", &report, |report| text(report, arguments.ranges))?;
+    Ok(if report.total.lost_bytes > 0 { Exit::Degraded } else { Exit::Done })
+}
+
+/// The file, or the files below a directory on the same file system.
+fn files_of(given: &Path, skipped: &mut Vec<Skipped>) -> Result<Vec<PathBuf>, Failure> {
+    let facts = fs::metadata(given).on_path("look at", given)?;
+    if !facts.is_dir() {
+        return Ok(vec![given.to_owned()]);
+    }
+    let mut files = Vec::new();
+    let mut directories = vec![given.to_owned()];
+    while let Some(directory) = directories.pop() {
+        let entries = match fs::read_dir(&directory) {
+            Ok(entries) => entries,
+            Err(error) => {
+                skipped.push(Skipped { path: directory, why: error.to_string() });
+                continue;
+            }
+        };
+        for path in entries.flatten().map(|entry| entry.path()) {
+            match fs::symlink_metadata(&path) {
+                Ok(known) if known.dev() != facts.dev() => {}
+                Ok(known) if known.is_dir() => directories.push(path),
+                Ok(known) if known.is_file() && known.len() > 0 => files.push(path),
+                Ok(_) => {}
+                Err(error) => skipped.push(Skipped { path, why: error.to_string() }),
+            }
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn look(
+    path: &Path,
+    arguments: &WhereArguments,
+    settings: &Settings,
+    atlases: &mut BTreeMap<VolumeName, Atlas>,
+) -> Result<FileReport, Failure> {
+    let Extents { volume, size_bytes, pieces, pending_bytes } =
+        file_extents::find(path, arguments.volume.as_ref(), settings)?;
+    if !atlases.contains_key(&volume) {
+        let selection = selection::by_name(settings, &volume)?;
+        atlases.insert(volume.clone(), Atlas::open(settings, &selection)?);
+    }
+    let ranges: Vec<(u64, u64)> = pieces.iter().map(|piece| (piece.at, piece.length)).collect();
+    let tallies = atlases[&volume].tallies(&ranges)?;
+    let mut tally = Tally::default();
+    tallies.iter().for_each(|part| tally += *part);
+    let ranges = pieces.iter().zip(tallies).map(|(piece, tally)| RangeReport {
+        file_offset: piece.file_offset,
+        volume_offset: piece.at,
+        length: piece.length,
+        tally,
+    });
+    let ranges = if arguments.ranges { ranges.collect() } else { Vec::new() };
+    let volume = volume.to_string();
+    Ok(FileReport { path: path.to_owned(), volume, size_bytes, tally, pending_bytes, ranges })
+}
+
+fn text(report: &Report, ranges: bool) -> String {
+    let mut table = Table::new(&[
+        ("FILE", Align::Left),
+        ("SIZE", Align::Right),
+        ("FAST", Align::Right),
+        ("LOG", Align::Right),
+        ("SLOW", Align::Right),
+        ("LOST", Align::Right),
+        ("PENDING", Align::Right),
+    ]);
+    let bytes = |bytes: u64| if bytes == 0 { String::new() } else { human_bytes(bytes) };
+    let cells = |name: String, size: u64, tally: &Tally, pending: u64| {
+        let Tally { fast_bytes, log_bytes, slow_bytes, lost_bytes, .. } = *tally;
+        let parts = [size, fast_bytes, log_bytes, slow_bytes, lost_bytes, pending].map(bytes);
+        std::iter::once(name).chain(parts)
+    };
+    for file in report.files.iter().take(if ranges { usize::MAX } else { FILES_MAX }) {
+        let name = file.path.display().to_string();
+        table.row(cells(name, file.size_bytes, &file.tally, file.pending_bytes));
+        for range in &file.ranges {
+            let name = format!("  {} at {}", range.file_offset, range.volume_offset);
+            table.row(cells(name, range.length, &range.tally, 0));
+        }
+    }
+    let mut text = table.render();
+    if !ranges && report.files.len() > FILES_MAX {
+        let more = report.files.len() - FILES_MAX;
+        text += &format!("and {more} more files; --json lists all\n");
+    }
+    for Skipped { path, why } in report.skipped.iter().take(FILES_MAX) {
+        text += &format!("{}: {why}\n", path.display());
+    }
+    text + &format!("{}\n", report.total.words())
+}

@@ -1,0 +1,179 @@
+//! `map`, `where`, `trace`, and what can be done with a trace.
+
+mod support;
+
+use std::fs;
+use std::io::{Read, Seek, SeekFrom};
+
+use support::*;
+
+const BIMETAL: &str = env!("CARGO_BIN_EXE_bimetal");
+
+#[test]
+fn the_map_shows_what_is_where_served_or_not() {
+    if !has_tools("a map of data written over NBD", &["nbdcopy"]) {
+        return;
+    }
+    let place = Place::new();
+    place.create("vol0", "256M", "1G");
+    let empty = place.bimetal(&["map", "vol0"]);
+    empty.expect(0, &[]);
+    assert!(empty.out.contains("\nno data\n") && !empty.out.contains("##"), "{empty:#?}");
+    fs::write(place.path("data"), pattern(1, 64 << 20)).unwrap();
+    place.serve_run(
+        "vol0",
+        &format!(
+            "nbdcopy --flush data \"$uri\" && {BIMETAL} --config-dir conf --json map vol0 > live.json"
+        ),
+    );
+    let live: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(place.path("live.json")).unwrap()).unwrap();
+    let rest = place.bimetal(&["--json", "map", "vol0"]).json();
+    for map in [&live, &rest] {
+        let total = &map["total"];
+        let data: u64 = ["fast_bytes", "log_bytes", "slow_bytes", "lost_bytes"]
+            .iter()
+            .map(|name| total[name].as_u64().unwrap())
+            .sum();
+        assert_eq!(data, 64 << 20, "{total}");
+        let cells = map["cells"].as_array().unwrap();
+        let size = map["cell_bytes"].as_u64().unwrap();
+        assert!(cells.len() as u64 * size >= map["length"].as_u64().unwrap());
+    }
+    let drawn = place.bimetal(&["map", "vol0", "--length", "128M", "--cells", "64"]);
+    assert!(drawn.out.contains("################################................"), "{drawn:#?}");
+    place.bimetal(&["map", "vol0", "--at", "9T"]).expect(2, &["the volume ends at"]);
+}
+
+/// What `where` says of a file's ranges is what lies there.
+fn file_is_where_it_is_said_to_be(mkfs: &[&str]) {
+    if !can_attach(mkfs[0]) || !has_tools(mkfs[0], &mkfs[..1]) {
+        return;
+    }
+    let place = Place::new();
+    place.create("v", "256M", "1G");
+    let attachment = place.attach("v");
+    must(tool(mkfs[0]).args(&mkfs[1..]).arg(&attachment.device));
+    let mount = Mount::new(&attachment.device, place.path("mnt"));
+    let content = pattern(7, 5 << 20);
+    fs::write(mount.dir.join("film"), &content).unwrap();
+    must(tool("sync").arg("-f").arg(&mount.dir));
+    let said = place.bimetal(&["--json", "where", "mnt/film", "--ranges"]);
+    said.expect(0, &[]);
+    let file = &said.json()["files"][0];
+    assert_eq!((file["volume"].as_str(), file["size_bytes"].as_u64()), (Some("v"), Some(5 << 20)));
+    let mut device = fs::File::open(&attachment.device).unwrap();
+    let mut seen = 0;
+    for range in file["ranges"].as_array().unwrap() {
+        let number = |name: &str| range[name].as_u64().unwrap();
+        let (from, length) = (number("file_offset") as usize, number("length") as usize);
+        let mut there = vec![0; length];
+        device.seek(SeekFrom::Start(number("volume_offset"))).unwrap();
+        device.read_exact(&mut there).unwrap();
+        assert!(content[from..from + length] == there[..], "{range}");
+        seen += length;
+    }
+    assert_eq!(seen, 5 << 20);
+    assert_eq!(file["fast_bytes"].as_u64().unwrap() + file["log_bytes"].as_u64().unwrap(), 5 << 20);
+    let tree = place.bimetal(&["where", "mnt"]);
+    tree.expect(0, &[]);
+    assert!(tree.out.contains("film") && tree.out.contains("5M"), "{tree:#?}");
+    place.bimetal(&["where", "conf"]).expect(0, &[]);
+    let stranger = place.bimetal(&["where", "conf/volumes/v.toml"]);
+    assert!(stranger.code == 1, "{stranger:#?}");
+    mount.unmount();
+}
+
+#[test]
+fn a_file_on_ext4_is_where_it_is_said_to_be() {
+    file_is_where_it_is_said_to_be(&["mkfs.ext4", "-q"]);
+}
+
+#[test]
+fn a_file_on_xfs_is_where_it_is_said_to_be() {
+    file_is_where_it_is_said_to_be(&["mkfs.xfs", "-q"]);
+}
+
+#[test]
+fn a_file_on_btrfs_is_where_it_is_said_to_be() {
+    file_is_where_it_is_said_to_be(&["mkfs.btrfs", "-q"]);
+}
+
+#[test]
+fn what_clients_ask_is_recorded_and_can_be_played_again() {
+    if !has_tools("a recording", &["nbdsh"]) {
+        return;
+    }
+    let place = Place::new();
+    place.create("vol0", "256M", "1G");
+    place.bimetal(&["trace", "record", "vol0", "a"]).expect(1, &["not served"]);
+    fs::write(
+        place.path("ask.py"),
+        "for n in range(300):\n    h.pwrite(b'x' * 4096, n * 131072)\n    h.pread(512, n * 131072)\nh.flush()\n\
+         h.pwrite(b'y' * 4096, 0, nbd.CMD_FLAG_FUA)\nh.trim(1048576, 1048576)\n",
+    )
+    .unwrap();
+    // 300 writes and reads, a flush, a durable write (two requests) and a trim.
+    place.serve_run(
+        "vol0",
+        &format!(
+            "{BIMETAL} --config-dir conf trace record vol0 a.trace --requests 604 --seconds 60 > said & \
+             recorder=$!; sleep 1; \
+             {BIMETAL} --config-dir conf trace record vol0 b.trace 2> busy; \
+             nbdsh -u \"$uri\" -c \"exec(open('ask.py').read())\" && wait $recorder"
+        ),
+    );
+    assert!(fs::read_to_string(place.path("busy")).unwrap().contains("somebody records"));
+    assert!(fs::read_to_string(place.path("said")).unwrap().contains("604 requests"));
+    place.bimetal(&["trace", "convert", "a.trace", "a.csv", "--format", "csv"]).expect(0, &[]);
+    let csv = fs::read_to_string(place.path("a.csv")).unwrap();
+    let count = |word: &str| csv.lines().filter(|line| line.contains(word)).count();
+    assert_eq!((count(",R,"), count(",W,"), count(",F,"), count(",D,")), (300, 301, 2, 1), "{csv}");
+    assert!(csv.contains(",R,131072,512\n") && csv.contains(",D,1048576,1048576\n"));
+    place.bimetal(&["trace", "convert", "a.csv", "a.iolog", "--format", "iolog"]).expect(0, &[]);
+    place.bimetal(&["trace", "convert", "a.csv", "a.csv"]).expect(1, &["a.csv"]);
+
+    let on = "fusion:samsung-860-evo-500+wd5002abys";
+    let words = ["--json", "lab", "replay", "a.iolog", "--on", on, "--fast-size", "16M"];
+    let played = place.bimetal(&words);
+    played.expect(0, &[]);
+    assert_eq!(played.json()["requests"], 604, "{played:#?}");
+    assert_eq!(played.json()["volume"]["fast_bytes"], 16 << 20);
+    let text =
+        place.bimetal(&["lab", "replay", "a.trace", "--on", "twin:wd5002abys", "--speed", "max"]);
+    assert!(text.out.contains("300 reads") && text.out.contains("flushes"), "{text:#?}");
+    // On the real volume: what writes is refused, and then done.
+    let real = ["lab", "replay", "a.trace", "--on", "vol0", "--speed", "max"];
+    place.bimetal(&real).expect(4, &["may hold data", "--force"]);
+    let forced = place.bimetal(&[&real[..], &["--force"]].concat());
+    assert!(forced.code == 0 && forced.out.contains("real time"), "{forced:#?}");
+    place.bimetal(&["check", "vol0"]).expect(0, &[]);
+    place
+        .bimetal(&["lab", "replay", "a.trace", "--on", "nowhere"])
+        .expect(1, &["no volume 'nowhere'"]);
+}
+
+#[test]
+fn the_planner_says_which_size_is_enough_and_how_sure_that_is() {
+    let place = Place::new();
+    let mut csv = String::new();
+    // Nine of ten reads from 8 MiB, the tenth from all over 64 MiB.
+    for n in 0..4000u64 {
+        let chance = n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        let extent = if chance % 10 == 0 { chance / 10 % 512 } else { chance / 10 % 64 };
+        csv += &format!("{},R,{},4096\n", n * 20_000, extent * 131_072);
+    }
+    fs::write(place.path("t.csv"), csv).unwrap();
+    let size = ["lab", "size", "t.csv", "--fast", "samsung-860-evo-500", "--slow", "wd5002abys"];
+    let hit = [&["--json"], &size[..], &["--sizes", "12,50,100", "--target-hit", "85%"]].concat();
+    let said = place.bimetal(&hit);
+    said.expect(0, &[]);
+    let report = said.json();
+    assert_eq!(report["rows"].as_array().unwrap().len(), 3, "{report}");
+    assert!(report["advice"]["room_bytes"].is_u64() && report["advice"]["why"].is_string());
+    let text = place.bimetal(&[&size[..], &["--sizes", "50", "--fast-price", "0.1"]].concat());
+    assert!(text.out.contains("FLASH LIFE") && text.out.contains("take "), "{text:#?}");
+    let never = [&size[..], &["--sizes", "50", "--target-p99", "1us"]].concat();
+    place.bimetal(&never).expect(1, &[]);
+    place.bimetal(&["lab", "size", "t.csv", "--fast", "x", "--slow", "y"]).expect(2, &["x"]);
+}
