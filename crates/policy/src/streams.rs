@@ -1,5 +1,6 @@
 //! Sequences among the requests, many at once. A client's file read from front to back is one,
-//! whoever else reads in between.
+//! whoever else reads in between. Small reads all over a small hot place are none, although each of them
+//! begins near where some other has ended: a sequence asks for at least half of what it passes.
 
 /// Sequences told apart.
 const STREAMS_MAX: usize = 64;
@@ -11,7 +12,10 @@ const STREAM_BYTES_MIN: u64 = 512 << 10;
 #[derive(Debug, Clone, Copy)]
 struct Sequence {
     end: u64,
+    /// From its beginning to its end.
     length: u64,
+    /// Of that, what was asked for.
+    asked: u64,
 }
 
 /// How a request stands to those before.
@@ -41,13 +45,15 @@ impl Streams {
                 if self.0.len() == STREAMS_MAX {
                     self.0.remove(0);
                 }
-                Sequence { end: at, length: 0 }
+                Sequence { end: at, length: 0, asked: 0 }
             }
         };
         sequence.length += end - sequence.end;
+        sequence.asked += length;
         sequence.end = end;
         self.0.push(sequence);
-        let is_stream = sequence.length >= STREAM_BYTES_MIN;
+        let is_dense = sequence.asked * 2 >= sequence.length;
+        let is_stream = sequence.length >= STREAM_BYTES_MIN && is_dense;
         Standing { continues: known.is_some(), is_stream }
     }
 }
@@ -67,5 +73,15 @@ mod tests {
             }
         }
         assert_eq!(streams.take(1 << 40, 4096), Standing::default());
+    }
+
+    #[test]
+    fn small_reads_all_over_a_hot_place_are_no_stream() {
+        let mut streams = Streams::default();
+        let taken = (0..20_000u64).filter(|n| {
+            let place = n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 53;
+            streams.take(place * 4096, 4096).is_stream
+        });
+        assert!(taken.count() < 200);
     }
 }

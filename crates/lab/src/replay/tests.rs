@@ -10,7 +10,7 @@ fn skewed(requests: u64) -> Vec<Event> {
     (0..requests)
         .map(|n| {
             let chance = twin::mix(n);
-            let cold = chance % 10 == 0;
+            let cold = chance.is_multiple_of(10);
             let extent = if cold { (chance >> 8) % 2048 } else { (chance >> 8) % 64 * 32 };
             let offset = extent * (128 << 10) + (chance >> 32) % 32 * 4096;
             let deed = match chance % 50 {

@@ -144,7 +144,7 @@ fn a_compact_trace_may_end_anywhere_and_be_damaged_anyhow() {
             let _ = Trace::parse(Path::new("x"), &damaged[..]);
         }
     }
-    let long = [compact::HEAD, &[b'R'], &[0xff; 12]].concat();
+    let long = [compact::HEAD, b"R", &[0xff; 12]].concat();
     let error = Trace::parse(Path::new("x"), &long[..]).unwrap_err().to_string();
     assert!(error.contains("longer than 64 bits"), "{error}");
 }

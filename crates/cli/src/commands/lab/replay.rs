@@ -211,14 +211,16 @@ impl Work<'_> {
     }
 
     fn on_volume(&self, name: &VolumeName) -> Result<(Ground, Replayed), Failure> {
-        let writes = self.writes();
-        if writes && !self.arguments.force {
+        let selection = selection::by_name(self.settings, name).map_err(|failure| {
+            failure
+                .hint("fusion:FAST+SLOW, cache:FAST+SLOW, twin:NAME, a volume, a device or a file")
+        })?;
+        if self.writes() && !self.arguments.force {
             return Err(Failure::refused(format!(
                 "volume '{name}' may hold data, and the trace writes"
             ))
             .hint("--force overwrites it; what it holds is lost"));
         }
-        let selection = selection::by_name(self.settings, name)?;
         // Held until the end: nobody serves it meanwhile.
         let _lock = ServerLock::take(self.settings, name)?;
         let (io, kernel) = Kernel::start(KernelOptions::default())?;
