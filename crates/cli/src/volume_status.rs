@@ -15,6 +15,8 @@ use serde::{Deserialize, Serialize};
 use crate::loss_status::LossStatus;
 use crate::table::{Align, Table};
 
+pub use policy::PolicyStatus;
+
 /// How a volume is, in a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -105,6 +107,9 @@ pub struct VolumeStatus {
     pub log: Option<LogStatus>,
     /// Background moves.
     pub moves: Option<MoveStatus>,
+    /// Placement; `None` when not served.
+    #[serde(default)]
+    pub policy: Option<PolicyStatus>,
     /// How the volume came up.
     pub recovery: Option<RecoveryStatus>,
 }
@@ -211,6 +216,9 @@ pub struct ServedStatus {
     pub fast_bytes: u64,
     /// Slots of the slow drive.
     pub slow_bytes: u64,
+    /// The stage: extents of the slow drive in RAM.
+    #[serde(default)]
+    pub stage_bytes: u64,
     /// Holes: no drive was involved.
     pub hole_bytes: u64,
 }
@@ -415,6 +423,7 @@ impl VolumeStatus {
                 log_bytes: engine.served.log_bytes,
                 fast_bytes: engine.served.fast_bytes,
                 slow_bytes: engine.served.slow_bytes,
+                stage_bytes: engine.served.stage_bytes,
                 hole_bytes: engine.served.hole_bytes,
             }),
             drives: DrivesStatus { fast, slow },
@@ -430,6 +439,7 @@ impl VolumeStatus {
                 demoted_bytes: engine.moves.demoted_bytes,
                 destaged_bytes: engine.moves.destaged_bytes,
             }),
+            policy: Some(engine.policy.into()),
             recovery: Some(RecoveryStatus {
                 unclean: engine.recovery.unclean,
                 records: engine.recovery.records,
@@ -499,6 +509,7 @@ impl VolumeStatus {
                 checkpoints: 0,
             }),
             moves: None,
+            policy: None,
             recovery: None,
             drives: DrivesStatus { fast: drive(Tier::Fast, fast), slow: drive(Tier::Slow, slow) },
         }
@@ -583,11 +594,22 @@ impl VolumeStatus {
                 [moves.destaged_bytes, moves.promoted_bytes, moves.demoted_bytes].map(human_bytes);
             line("moves", &format!("{destaged} destaged, {promoted} promoted, {demoted} demoted"));
         }
+        if let Some(policy) = &self.policy {
+            line("stage", &policy.stage_text());
+            line("placement", &policy.decision_text());
+            policy.setting_text().iter().for_each(|text| line("settings", text));
+        }
         if let Some(served) = &self.served {
-            let [log, fast, slow, hole] =
-                [served.log_bytes, served.fast_bytes, served.slow_bytes, served.hole_bytes]
-                    .map(human_bytes);
-            line("served", &format!("{log} log, {fast} fast, {slow} slow, {hole} holes"));
+            let [log, fast, stage, slow, hole] = [
+                served.log_bytes,
+                served.fast_bytes,
+                served.stage_bytes,
+                served.slow_bytes,
+                served.hole_bytes,
+            ]
+            .map(human_bytes);
+            let text = format!("{log} log, {fast} fast, {stage} stage, {slow} slow, {hole} holes");
+            line("served", &text);
         }
         text.push('\n');
         text.push_str(&self.drive_table());
@@ -808,6 +830,7 @@ fn judge_at_rest(
 }
 
 mod advice;
+mod policy;
 
 #[cfg(test)]
 mod tests;

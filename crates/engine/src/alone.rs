@@ -55,6 +55,7 @@ impl State {
             }
         }
         self.bad_copies.clear();
+        self.stage.close();
         self.lose_drive(Tier::Fast, why);
     }
 

@@ -171,6 +171,12 @@ mod cage {
         ReplayNotDoubted,
         /// Without the fast drive the older copy of a torn map page is believed.
         TornPageBelieved,
+        /// What the stage has of an extent stays when its home changes.
+        StageNotInvalidated,
+        /// What was read for the stage while its home changed is kept.
+        StageSpoiledKept,
+        /// An extent is read whole while its home is being written.
+        StageReadUnderWrite,
         /// A drive that is alone is written.
         WrittenAlone,
     }

@@ -69,6 +69,7 @@ pub async fn create(
         flush_mode: options.flush_mode,
         cache_mode: options.cache_mode,
         alone: false,
+        tuning: options.tuning,
         read_only_compatible: DOUBT_PAGE,
     };
     let devices = [fast, slow];

@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use io::Buf;
+use policy::Occasion;
 
 use crate::address::{BLOCK_BYTES, BlockId, ExtentId, Home, Lsn, Tier};
 use crate::canary::canary;
@@ -23,6 +24,7 @@ use crate::format::record::Entry;
 use crate::log::Logged;
 use crate::marks::{self, Mark};
 use crate::shared::{AccessPass, Looks, Shared};
+use crate::staging;
 use crate::state::State;
 
 /// Bytes of extents per batch (64 of 128 KiB): enough for sorting to pay, and short enough that the
@@ -76,7 +78,8 @@ pub(crate) async fn destage(shared: &Rc<Shared>) -> Result<Progress, Error> {
     }
     renew_lost(shared);
     let _pass = AccessPass::begin(shared, Looks::AtHomes);
-    let Plan { jobs, before, young, starved } = plan(&mut shared.state.borrow_mut());
+    let written = (shared.fast.traffic().write_bytes, shared.io.now_ns());
+    let Plan { jobs, before, young, starved } = plan(&mut shared.state.borrow_mut(), written);
     let starved = starved && shared.state.borrow().quarantine_waits_for_record();
     if starved {
         marks::hit(Mark::DestageStarved);
@@ -117,8 +120,9 @@ struct Plan {
     starved: bool,
 }
 
-/// Chooses the extents and their targets.
-fn plan(state: &mut State) -> Plan {
+/// Chooses the extents and their targets. `written`: bytes written to the fast drive so far, and the
+/// time.
+fn plan(state: &mut State, written: (u64, u64)) -> Plan {
     let before = if canary!(DestageNotDurable) { state.log.written() } else { state.log.durable() };
     let extent_blocks = state.geometry.extent_blocks();
     let mut extents = BTreeSet::new();
@@ -147,11 +151,12 @@ fn plan(state: &mut State) -> Plan {
         if blocks.is_empty() {
             continue;
         }
-        let Some(target) = choose(state, extent, &blocks) else {
+        let Some(target) = choose(state, extent, &blocks, written) else {
             starved = true;
             continue;
         };
         young |= matches!(target, Target::InPlace(_)) && state.is_young(extent);
+        state.stage.drop_image(extent);
         state.map.mark_moving(extent, true);
         jobs.push(Job { extent, target, planned: mapping.home(), blocks });
     }
@@ -164,7 +169,12 @@ fn plan(state: &mut State) -> Plan {
     Plan { jobs, before, young, starved }
 }
 
-fn choose(state: &mut State, extent: ExtentId, blocks: &[(u64, Logged)]) -> Option<Target> {
+fn choose(
+    state: &mut State,
+    extent: ExtentId,
+    blocks: &[(u64, Logged)],
+    written: (u64, u64),
+) -> Option<Target> {
     let home = state.map.get(extent).home();
     let all = blocks.len() as u64 == state.geometry.extent_blocks();
     let zeros = blocks.iter().all(|(_, version)| matches!(version, Logged::Zero { .. }));
@@ -172,13 +182,7 @@ fn choose(state: &mut State, extent: ExtentId, blocks: &[(u64, Logged)]) -> Opti
         _ if zeros && (all || home.is_none()) => Some(Target::Hole),
         None => state.take_slot_for_new(extent).map(|home| Target::Whole { home, base: None }),
         // A hot extent takes the occasion to move up: its data passes through here anyway.
-        Some(base)
-            if base.tier == Tier::Slow
-                && !state.homeward
-                && state.placer.heat.is_hot(extent)
-                && !state.unreadable.contains(&extent)
-                && state.slots[0].free() > state.fast_reserve() =>
-        {
+        Some(base) if base.tier == Tier::Slow && goes_up(state, extent, written) => {
             let home = state.take_slot(Tier::Fast, extent)?;
             Some(Target::Whole { home, base: Some(base) })
         }
@@ -191,6 +195,14 @@ fn choose(state: &mut State, extent: ExtentId, blocks: &[(u64, Logged)]) -> Opti
         }
         Some(home) => Some(Target::InPlace(home)),
     }
+}
+
+fn goes_up(state: &mut State, extent: ExtentId, (fast_written, now_ns): (u64, u64)) -> bool {
+    let slots = state.slots[Tier::Fast.index()].free() > state.slots_kept();
+    slots
+        && !state.homeward
+        && !state.unreadable.contains(&extent)
+        && staging::admit(state, extent, Occasion::Destaged, fast_written, now_ns)
 }
 
 /// Reads the blocks, writes them to their targets and flushes those. Says per job whether it is

@@ -28,6 +28,8 @@ struct DriveInner {
     /// Why the drive is not used any more.
     gone: RefCell<Option<String>>,
     traffic: Cell<DriveUse>,
+    /// Operations under way.
+    under_way: Cell<u64>,
     first_error: RefCell<Option<IoError>>,
     suspect: Cell<bool>,
     /// A write or a flush failed.
@@ -99,6 +101,7 @@ impl Drive {
             tier,
             gone: RefCell::new(gone),
             traffic: Cell::default(),
+            under_way: Cell::default(),
             first_error: RefCell::default(),
             suspect: Cell::default(),
             failed: Cell::default(),
@@ -135,6 +138,17 @@ impl Drive {
 
     pub fn traffic(&self) -> DriveUse {
         self.0.traffic.get()
+    }
+
+    /// Whether nothing is under way.
+    pub fn is_idle(&self) -> bool {
+        self.0.under_way.get() == 0
+    }
+
+    /// Operations submitted so far.
+    pub fn operations(&self) -> u64 {
+        let traffic = self.traffic();
+        traffic.reads + traffic.writes + traffic.flushes
     }
 
     pub fn first_error(&self) -> Option<IoError> {
@@ -180,7 +194,7 @@ impl Drive {
             Some(device) => Pending::UnderWay(device.flush()),
             None => Pending::Refused(None),
         };
-        let command: Watched<Command> = Watched { drive: self.clone(), operation, writes: true };
+        let command: Watched<Command> = Watched::begin(self, operation, true);
         async move {
             let outcome = command.await;
             let drive = under_way.drive.clone();
@@ -213,7 +227,7 @@ impl Drive {
             Some(device) => Pending::UnderWay(submit(device, buf)),
             None => Pending::Refused(Some(buf)),
         };
-        Watched { drive: self.clone(), operation, writes }
+        Watched::begin(self, operation, writes)
     }
 
     fn refusal(&self) -> IoError {
@@ -257,6 +271,21 @@ pub(crate) struct Watched<F> {
     drive: Drive,
     operation: Pending<F>,
     writes: bool,
+}
+
+impl<F> Watched<F> {
+    fn begin(drive: &Drive, operation: Pending<F>, writes: bool) -> Watched<F> {
+        let under_way = &drive.0.under_way;
+        under_way.set(under_way.get() + 1);
+        Watched { drive: drive.clone(), operation, writes }
+    }
+}
+
+impl<F> Drop for Watched<F> {
+    fn drop(&mut self) {
+        let under_way = &self.drive.0.under_way;
+        under_way.set(under_way.get() - 1);
+    }
 }
 
 enum Pending<F> {

@@ -26,11 +26,14 @@ use crate::loss::{self, Loss, LostRange};
 use crate::map_repair::repair;
 use crate::marks::{self, Mark};
 use crate::placer::Placement;
+use crate::quiet::{Quiet, WakeCause};
 use crate::recover::{Source, recover};
 use crate::shared::Shared;
+use crate::stage::Stage;
 use crate::state::State;
-use crate::status::{DriveStatus, Exposed, LogStatus, Status};
+use crate::status::{DriveStatus, Exposed, LogStatus, PolicyStatus, Status};
 use crate::superblocks::{self, Found, Shorter, judge_alone, judge_pair};
+use crate::tuning::{self, TuningChange};
 use crate::{alone, deferred, homing, janitor, read, verify, write, zero};
 
 /// Largest buffer one call takes: a large record, and what keeps one request from holding up
@@ -51,6 +54,8 @@ pub struct OpenOptions {
     pub rescue: bool,
     /// Where what clients write goes.
     pub placement: Placement,
+    /// RAM for extents that were read whole; `None`: as set for the volume.
+    pub stage_bytes: Option<u64>,
 }
 
 /// A drive of a volume to be opened.
@@ -139,6 +144,16 @@ impl Engine {
         }
         state.last_request_ns = io.now_ns();
         state.placer.set_placement(options.placement);
+        if !read_only {
+            let tuning = pair[0].tuning;
+            let default = Stage::bytes_by_default(&state.geometry);
+            let stage_bytes = options.stage_bytes.or(tuning.stage_bytes).unwrap_or(default);
+            state.stage = Stage::new(stage_bytes, &state.geometry);
+            let now_ns = io.now_ns();
+            let written = fast.traffic().write_bytes;
+            state.placer.limit_wear(tuning.wear_bytes_per_day.unwrap_or(0), written, now_ns);
+            state.quiet = Quiet::new(tuning.quiet, now_ns);
+        }
         if let Some(damage) = damage {
             state.loss.get_or_insert_default().damage.insert(0, damage);
         }
@@ -324,6 +339,24 @@ impl Engine {
         homing::set_mode(&self.0, mode).await
     }
 
+    /// Changes a setting of placement, now and for later openings.
+    ///
+    /// # Errors
+    /// When the volume takes no writes, or a device fails.
+    pub async fn tune(&self, change: TuningChange) -> Result<(), Error> {
+        if self.0.read_only {
+            return Err(Error::ReadOnly);
+        }
+        self.0.alive()?;
+        let _request = Request::begin(&self.0);
+        tuning::set(&self.0, change).await
+    }
+
+    /// What has woken the slow drive of a quiet volume since this was last asked.
+    pub fn woken(&self) -> Option<WakeCause> {
+        self.0.state.borrow_mut().quiet.take_news()
+    }
+
     /// What can be seen of the volume now.
     pub fn status(&self) -> Status {
         let shared = &self.0;
@@ -383,6 +416,16 @@ impl Engine {
                 checkpoints: counters.checkpoints,
             },
             moves: counters.moves,
+            policy: PolicyStatus {
+                decisions: state.placer.heat.decisions,
+                stage_bytes_max: state.stage.bytes_max(&shared.geometry),
+                stage_bytes: state.stage.memory_bytes(),
+                read_us: state.placer.heat.costs.read_ms() * 1e3,
+                around_us: state.placer.heat.costs.around_ms() * 1e3,
+                met: state.courtesy.met(),
+                tuning: superblock.tuning,
+                wakes: state.quiet.wakes(),
+            },
             extents_mapped: state.map.mapped(),
             memory_bytes: state.memory_bytes(),
             recovery: state.recovery,

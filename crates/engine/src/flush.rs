@@ -10,6 +10,7 @@ use crate::doubts;
 use crate::error::{Error, Poison};
 use crate::homing::flush_through;
 use crate::marks::{self, Mark};
+use crate::quiet::WakeCause;
 use crate::shared::Shared;
 
 /// A shared flush waits for others for this part of the time that the last one took.
@@ -159,6 +160,7 @@ async fn run_turn(shared: &Shared) -> Result<(), Error> {
     };
     let marking = doubts.is_some() && !canary!(DoubtNotFlushed);
     let slow = (slow_dirty && !canary!(FlushForgetsSlow) || marking).then(|| {
+        shared.state.borrow_mut().quiet.used(WakeCause::Write, begun_ns);
         marks::hit(Mark::FlushOfBoth);
         shared.slow.flush()
     });

@@ -6,6 +6,7 @@
 
 use crate::cache_mode::CacheMode;
 use crate::flush_mode::FlushMode;
+use crate::tuning::Tuning;
 use io::DeviceInfo;
 use io::units::{GIB, KIB, MIB, TIB, human_bytes};
 
@@ -47,6 +48,8 @@ pub struct CreateOptions {
     pub flush_mode: FlushMode,
     /// Class cache: when a write is at home.
     pub cache_mode: CacheMode,
+    /// Settings of placement.
+    pub tuning: Tuning,
 }
 
 impl CreateOptions {
@@ -59,6 +62,7 @@ impl CreateOptions {
             landing_bytes: None,
             flush_mode: FlushMode::Strict,
             cache_mode: CacheMode::default(),
+            tuning: Tuning::default(),
         }
     }
 }

@@ -13,7 +13,9 @@ use crate::destage::{Progress, destage};
 use crate::doubts::Vouch;
 use crate::error::{Error, Poison};
 use crate::flush::durable_point;
-use crate::mover::move_some;
+use crate::marks::{self, Mark};
+use crate::mover::{Effort, move_some};
+use crate::quiet::WakeCause;
 use crate::shared::Shared;
 use crate::state::{Rest, State};
 
@@ -31,6 +33,8 @@ const RECLAIM_SHARE: u64 = 16;
 const YOUNG_MAX: usize = 8192;
 /// Destage could do nothing because requests hold the extents: look again after so long.
 const HELD_UP_NS: u64 = 5 * MILLISECOND_NS;
+/// Clients are busy, and something waits to be moved: look again after so long.
+const BUSY_MOVE_NS: u64 = 20 * MILLISECOND_NS;
 /// After a failed destage or move the drive is left alone for so long.
 const RETRY_NS: u64 = 1000 * MILLISECOND_NS;
 
@@ -42,7 +46,7 @@ enum Work {
     DurablePoint,
     /// The slow drive is made to vouch for what it has.
     Vouch,
-    Move,
+    Move(Effort),
     /// Nothing before this time, or a full log.
     Rest(u64),
     /// Nothing before this time, if any, unless clients make work.
@@ -58,13 +62,14 @@ pub(crate) async fn run(shared: Rc<Shared>) {
             look_at_suspects(&shared).await;
         }
         let now_ns = shared.io.now_ns();
-        let mut work = choose(&mut shared.state.borrow_mut(), now_ns);
+        let mut work = choose(&mut shared.state.borrow_mut(), now_ns, shared.slow.is_idle());
         if let Some(failed_at) = failed_at
             && now_ns < failed_at + RETRY_NS
             && !matches!(work, Work::Stop)
         {
             work = Work::Rest(failed_at + RETRY_NS);
         }
+        note_use(&shared, work, now_ns);
         let turn = match work {
             Work::Stop | Work::Rest(_) | Work::Doze(_) => None,
             _ => Some(shared.background.enter(1).await),
@@ -79,7 +84,7 @@ pub(crate) async fn run(shared: Rc<Shared>) {
                 rest(&shared, until_ns, Rest::UntilWoken).await;
                 continue;
             }
-            Work::Destage => match drain(&shared, destage(&shared)).await {
+            Work::Destage => match drain(&shared, destage_politely(&shared)).await {
                 Ok(Progress::None) => {
                     // Held up by requests under way: let them end.
                     drop(turn);
@@ -92,10 +97,17 @@ pub(crate) async fn run(shared: Rc<Shared>) {
             Work::Checkpoint => drain(&shared, checkpoint(&shared)).await,
             Work::DurablePoint => durable_point(&shared).await,
             Work::Vouch => vouch(&shared, Vouch::Settled).await,
-            Work::Move => match move_some(&shared).await {
+            Work::Move(effort) => match move_some(&shared, effort).await {
+                Ok(false) if effort != Effort::All => {
+                    drop(turn);
+                    let soon = shared.io.now_ns() + BUSY_MOVE_NS;
+                    rest(&shared, Some(soon), Rest::UntilIdle).await;
+                    Ok(())
+                }
                 Ok(false) => {
                     // Everything that could move stays better where it is, until clients change
                     // something.
+                    shared.state.borrow_mut().stage.give_up_entering();
                     let now_ns = shared.io.now_ns();
                     let doze_until = doze_until(&shared.state.borrow(), now_ns);
                     drop(turn);
@@ -109,7 +121,7 @@ pub(crate) async fn run(shared: Rc<Shared>) {
             Ok(()) => failed_at = None,
             Err(error) => {
                 shared.leave_failed_fast();
-                if work != Work::Move {
+                if !matches!(work, Work::Move(_)) {
                     note_failure(&shared, error);
                 }
                 failed_at = Some(shared.io.now_ns());
@@ -119,6 +131,18 @@ pub(crate) async fn run(shared: Rc<Shared>) {
     }
     shared.janitor_ended.set(true);
     shared.janitor_work.wake_all();
+}
+
+/// Says what the slow drive is used for, in case it sleeps.
+fn note_use(shared: &Shared, work: Work, now_ns: u64) {
+    let mut state = shared.state.borrow_mut();
+    let urgent = !state.room_line.is_empty() || state.log_fill() >= FILL_BUSY;
+    let cause = if urgent { WakeCause::LogFull } else { WakeCause::Upkeep };
+    match work {
+        Work::Destage | Work::Checkpoint | Work::Vouch => state.quiet.used(cause, now_ns),
+        Work::Move(Effort::FewBelow | Effort::All) => state.quiet.used(cause, now_ns),
+        _ => {}
+    }
 }
 
 /// Measures how long emptying the log takes.
@@ -139,7 +163,36 @@ fn note_failure(shared: &Shared, error: Error) {
     }
 }
 
-fn choose(state: &mut State, now_ns: u64) -> Work {
+/// Destages; while that could wait it counts as being in the way.
+async fn destage_politely(shared: &Rc<Shared>) -> Result<Progress, Error> {
+    let could_wait = {
+        let state = shared.state.borrow();
+        state.room_line.is_empty() && state.log_fill() < FILL_BUSY
+    };
+    shared.state.borrow_mut().courtesy.work(could_wait);
+    let outcome = destage(shared).await;
+    shared.state.borrow_mut().courtesy.work(false);
+    outcome
+}
+
+/// What can be moved while clients are busy.
+fn choose_busy_move(state: &State, slow_is_idle: bool) -> Option<Work> {
+    let can_enter = state.slots[0].free() > state.slots_kept();
+    if state.stage.entering() > 0 && can_enter {
+        return Some(Work::Move(Effort::Above));
+    }
+    if state.stage.entering() > 0 && state.quarantine_waits_for_record() {
+        return Some(Work::DurablePoint);
+    }
+    let waits = state.placer.has_leaving() || state.stage.entering() > 0;
+    let leaves = waits && !state.quiet.is_wanted() && state.courtesy.allows(slow_is_idle);
+    leaves.then(|| {
+        marks::hit(Mark::MovedBelowWhileBusy);
+        Work::Move(Effort::FewBelow)
+    })
+}
+
+fn choose(state: &mut State, now_ns: u64, slow_is_idle: bool) -> Work {
     // Requests under way may still need room in the log.
     if state.poisoned.is_some() || (state.closing && state.requests_under_way == 0) {
         return Work::Stop;
@@ -164,22 +217,36 @@ fn choose(state: &mut State, now_ns: u64) -> Work {
     if state.young.len() > YOUNG_MAX || (slots_wait && state.quarantine_waits_for_record()) {
         return Work::DurablePoint;
     }
-    let idle_at = state.last_request_ns + IDLE_NS;
+    let idle_at = state.last_request_ns + IDLE_NS * state.courtesy.patience();
     let idle = state.requests_under_way == 0 && now_ns >= idle_at;
-    let vouch_due = idle && doze_until(state, now_ns).is_some_and(|due| now_ns >= due);
+    let vouch_due = idle
+        && !state.quiet.is_wanted()
+        && doze_until(state, now_ns).is_some_and(|due| now_ns >= due);
     let has_work = destageable
         || vouch_due
         || reclaimable >= worth
         || state.waits_for_record()
-        || state.placer.has_candidates()
-        || !state.bad_copies.is_empty()
-        || state.slots[0].free() < state.fast_reserve();
+        || has_moves(state);
     if !has_work {
         return Work::Doze(doze_until(state, now_ns));
+    }
+    if !idle && let Some(work) = choose_busy_move(state, slow_is_idle) {
+        return work;
+    }
+    if !idle && (state.placer.has_leaving() || state.stage.entering() > 0) {
+        return Work::Rest(now_ns + BUSY_MOVE_NS);
     }
     if !idle {
         let busy = state.requests_under_way > 0;
         return Work::Rest(if busy { now_ns + IDLE_NS } else { idle_at });
+    }
+    if state.quiet.waits(now_ns) {
+        // All else needs the slow drive, which may be asleep.
+        if state.waits_for_record() {
+            return Work::DurablePoint;
+        }
+        marks::hit(Mark::SlowDriveSpared);
+        return Work::Doze(None);
     }
     if destageable {
         return Work::Destage;
@@ -193,21 +260,37 @@ fn choose(state: &mut State, now_ns: u64) -> Work {
     if vouch_due {
         return Work::Vouch;
     }
-    if state.placer.has_candidates()
-        || !state.bad_copies.is_empty()
-        || state.slots[0].free() < state.fast_reserve()
-    {
-        return Work::Move;
+    if has_moves(state) {
+        return Work::Move(Effort::All);
     }
     Work::Doze(doze_until(state, now_ns))
+}
+
+/// Whether something waits to be moved.
+fn has_moves(state: &State) -> bool {
+    state.placer.has_candidates()
+        || state.placer.has_leaving()
+        || state.stage.entering() > 0
+        || state.stage.has_unconsidered()
+        || !state.bad_copies.is_empty()
+        || state.slots[0].free() < state.fast_reserve()
 }
 
 /// When the slow drive is made to vouch for what has changed, if anything has.
 /// While requests are under way, as they are for minutes on a drive that hangs, that moment may
 /// have come, and nothing can be done: a later one is given.
 fn doze_until(state: &State, now_ns: u64) -> Option<u64> {
+    if state.quiet.is_wanted() {
+        // A mark that is taken away has to be made again by the next write, and wakes the drive.
+        return None;
+    }
     let busy_until_ns = if state.requests_under_way > 0 { now_ns } else { state.last_request_ns };
     state.doubts.any_touched().then_some(busy_until_ns + VOUCH_IDLE_NS)
+}
+
+/// Whether marks of doubt wait to be taken away, and no alarm is set for it.
+fn doubts_wait(state: &State) -> bool {
+    state.doubts.any_touched() && !state.dozing && !state.quiet.is_wanted()
 }
 
 fn suspects(shared: &Shared) -> bool {
@@ -219,15 +302,22 @@ pub(crate) fn wake_if_needed(shared: &Shared) {
     let state = shared.state.borrow();
     let wake = match state.janitor {
         Rest::Awake => false,
-        Rest::UntilIdle => state.log_fill() >= FILL_BUSY || state.young.len() > YOUNG_MAX,
+        Rest::UntilIdle => {
+            let enters = state.stage.entering() > 0 && state.slots[0].free() > state.slots_kept();
+            enters || state.log_fill() >= FILL_BUSY || state.young.len() > YOUNG_MAX
+        }
+        // What waits for the slow drive to be awake is looked at when it is.
+        Rest::UntilWoken if state.quiet.waits(shared.io.now_ns()) => {
+            state.log_fill() >= FILL_BUSY
+                || state.waits_for_record()
+                || state.young.len() > YOUNG_MAX
+        }
         Rest::UntilWoken => {
             state.log.live_blocks() > state.log.lost_blocks()
                 || state.waits_for_record()
-                || state.placer.has_candidates()
-                || !state.bad_copies.is_empty()
-                || state.doubts.any_touched() && !state.dozing
+                || has_moves(&state)
+                || doubts_wait(&state)
                 || state.young.len() > YOUNG_MAX
-                || state.slots[0].free() < state.fast_reserve()
         }
     };
     drop(state);

@@ -12,6 +12,7 @@ pub mod canary;
 mod check;
 mod checkpoint;
 mod checksum;
+mod courtesy;
 mod create;
 mod deferred;
 mod demise;
@@ -40,14 +41,18 @@ pub mod marks;
 mod mover;
 mod pace;
 mod placer;
+mod quiet;
 mod read;
 mod recover;
 mod rescue;
 mod shared;
 mod slots;
+mod stage;
+mod staging;
 mod state;
 mod status;
 mod superblocks;
+mod tuning;
 mod verify;
 mod write;
 mod zero;
@@ -66,7 +71,10 @@ pub use loss::{LossCause, LossSummary, LostRange};
 pub use placer::Placement;
 pub use policy::Decisions;
 
+pub use quiet::{WakeCause, Wakes};
 pub use status::{
-    DriveStatus, DriveUse, Exposed, LogStatus, Moves, Recovery, RequestUse, Served, Status,
+    DriveStatus, DriveUse, Exposed, LogStatus, Moves, PolicyStatus, Recovery, RequestUse, Served,
+    Status,
 };
 pub use superblocks::judge;
+pub use tuning::{Tuning, TuningChange};

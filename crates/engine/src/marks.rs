@@ -97,6 +97,20 @@ marks! {
     DestageOvertaken,
     /// An extent was replaced while it was destaged: the work was dropped.
     DestageDropped,
+    /// A read brought its whole extent from the slow drive.
+    ReadAround,
+    /// An extent could not be read whole, and only what was asked for was read.
+    AroundFailed,
+    /// An extent's home changed while it was read for the stage.
+    StageSpoiled,
+    /// A read was answered by the stage.
+    ReadStaged,
+    /// An extent moved up from the stage.
+    PromotedFromStage,
+    /// An extent moved while clients were busy, which needed the slow drive.
+    MovedBelowWhileBusy,
+    /// Work that needs the slow drive was put off because it may be asleep.
+    SlowDriveSpared,
     /// An extent moved up.
     Promoted,
     /// An extent moved down.

@@ -1,4 +1,7 @@
-//! Moves extents between the drives when nobody is waiting: hot ones up, cold ones down.
+//! Moves extents between the drives: hot ones up, cold ones down.
+//!
+//! What comes from the stage goes up at any time: it costs nothing of the slow drive. What needs the
+//! slow drive waits until clients rest, or is done one by one as rarely as `courtesy.rs` says.
 //!
 //! An extent in motion is marked: foreground writes to it go to the log and never wait. The copy
 //! is made durable, then the move is recorded, then the old home is given up. If the extent was
@@ -6,18 +9,27 @@
 
 use std::rc::Rc;
 
+use io::{Buf, Transfer};
+use policy::{FastDrive, Occasion};
+
 use crate::address::{ExtentId, Home, Tier};
 use crate::canary::canary;
+use crate::drive::Watched;
 use crate::error::Error;
 use crate::format::map_page::encode_entry;
 use crate::format::record::Entry;
 use crate::marks::{self, Mark};
 use crate::shared::{AccessPass, Looks, Shared};
+use crate::staging;
 use crate::state::State;
 
 /// Bytes moved per batch: a disk's 10 ms, so that a foreground request that arrives meanwhile waits
 /// no longer than behind one large neighbour. At least one extent is moved.
 const BATCH_BYTES: u64 = 1 << 20;
+
+/// Extents moved at once with the slow drive's help while clients are busy. Who meets them waits for
+/// all of them; that it is few who do is what counts (`courtesy.rs`).
+const FEW_BELOW: usize = 4;
 
 struct Move {
     extent: ExtentId,
@@ -29,9 +41,16 @@ struct Move {
     /// Class cache: what is on the slow drive stays there, or gets there, and the extent lives on
     /// the fast drive.
     clean: bool,
+    /// What the extent has at its home, if the stage had it.
+    image: Option<Box<[u8]>>,
 }
 
 impl Move {
+    /// Whether it needs the slow drive.
+    fn goes_below(&self) -> bool {
+        self.copies && (self.target.tier == Tier::Slow || self.image.is_none())
+    }
+
     /// Where the extent lives afterwards.
     fn home(&self) -> Home {
         let home = if self.source.tier == Tier::Fast { self.source } else { self.target };
@@ -39,21 +58,36 @@ impl Move {
     }
 }
 
-/// Makes one batch of moves. `false`: there is nothing to move.
-pub(crate) async fn move_some(shared: &Rc<Shared>) -> Result<bool, Error> {
-    let _pass = AccessPass::begin(shared, Looks::AtHomes);
-    let moves = plan(&mut shared.state.borrow_mut());
-    carry_out(shared, &moves).await
+/// How much may be done now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Effort {
+    /// What needs nothing of the slow drive.
+    Above,
+    /// And a few extents that do.
+    FewBelow,
+    /// Clients rest.
+    All,
 }
 
-async fn carry_out(shared: &Rc<Shared>, moves: &[Move]) -> Result<bool, Error> {
+/// Makes one batch of moves. `false`: there is nothing to move.
+pub(crate) async fn move_some(shared: &Rc<Shared>, effort: Effort) -> Result<bool, Error> {
+    let _pass = AccessPass::begin(shared, Looks::AtHomes);
+    let fast_written = shared.fast.traffic().write_bytes;
+    let moves = plan(&mut shared.state.borrow_mut(), effort, fast_written, shared.io.now_ns());
+    carry_out(shared, moves).await
+}
+
+async fn carry_out(shared: &Rc<Shared>, mut moves: Vec<Move>) -> Result<bool, Error> {
     if moves.is_empty() {
         return Ok(false);
     }
-    let outcome = copy(shared, moves).await;
+    let below = moves.iter().any(Move::goes_below);
+    shared.state.borrow_mut().courtesy.work(below);
+    let outcome = copy(shared, &mut moves).await;
+    shared.state.borrow_mut().courtesy.work(false);
     if let Err(error) = outcome {
         let mut state = shared.state.borrow_mut();
-        for one in moves {
+        for one in &moves {
             drop_copy(&mut state, one);
         }
         return Err(error);
@@ -61,7 +95,7 @@ async fn carry_out(shared: &Rc<Shared>, moves: &[Move]) -> Result<bool, Error> {
     // A header block takes 83 entries.
     shared.internal_room(3).await?;
     let mut state = shared.state.borrow_mut();
-    for one in moves {
+    for one in &moves {
         settle(shared, &mut state, one);
     }
     drop(state);
@@ -69,40 +103,120 @@ async fn carry_out(shared: &Rc<Shared>, moves: &[Move]) -> Result<bool, Error> {
     Ok(true)
 }
 
-fn plan(state: &mut State) -> Vec<Move> {
+fn plan(state: &mut State, effort: Effort, fast_written: u64, now_ns: u64) -> Vec<Move> {
     state.reclaim();
     let batch = (BATCH_BYTES / state.geometry.extent_bytes).max(1) as usize;
     let mut moves = Vec::new();
     give_up_bad_copies(state, &mut moves);
+    let below = match effort {
+        Effort::Above => 0,
+        Effort::FewBelow => FEW_BELOW,
+        Effort::All => batch,
+    };
     // Room first: new data should find the reserve, and promotions a slot.
-    let wanted = state.fast_reserve() + batch as u64;
-    while state.slots[0].free() + (moves.len() as u64) < wanted && moves.len() < batch {
-        let candidate = state.placer.first_candidate();
-        let short = state.slots[0].free() + (moves.len() as u64) < state.fast_reserve();
-        if candidate.is_none() && !short {
-            break;
-        }
-        let (placer, view) = state.placer_and_view();
-        let Some(victim) = placer.heat.coldest(&view) else { break };
-        let displaced = candidate.is_some_and(|hot| placer.heat.should_displace(hot, victim));
-        if !(displaced || short && !placer.heat.is_hot(victim))
-            || !push_move(state, &mut moves, victim, Tier::Slow)
-        {
-            break;
-        }
+    demote(state, &mut moves, batch, below);
+    if effort == Effort::All {
+        restore_reserve(state, &mut moves, batch);
+        enter_at_rest(state, batch, fast_written, now_ns);
     }
-    while moves.len() < batch && state.slots[0].free() > state.fast_reserve() {
-        let Some(candidate) = state.placer.next_candidate() else { break };
-        let slow = state.map.get(candidate).home().is_some_and(|home| home.tier == Tier::Slow);
-        if slow && state.placer.heat.is_hot(candidate) {
-            push_move(state, &mut moves, candidate, Tier::Fast);
-        }
+    promote_staged(state, &mut moves, batch);
+    if effort == Effort::All {
+        promote_candidates(state, &mut moves, batch, fast_written, now_ns);
     }
     moves.sort_by_key(|one| match one.source.tier {
         Tier::Slow => one.source,
         Tier::Fast => one.target,
     });
     moves
+}
+
+/// Those that leave for others; at most `below` of them need the slow drive.
+fn demote(state: &mut State, moves: &mut Vec<Move>, batch: usize, mut below: usize) {
+    while moves.len() < batch {
+        let victim = match state.placer.next_leaving() {
+            Some(victim) if state.placer_and_view().1.may_leave(victim) => victim,
+            Some(_) => continue,
+            // Who should have left could not.
+            None if short_of_slots(state, moves.len() as u64) => {
+                let (placer, view) = state.placer_and_view();
+                let Some(coldest) = placer.heat.coldest(&view) else { break };
+                coldest
+            }
+            None => break,
+        };
+        let costs = usize::from(!state.map.get(victim).is_clean());
+        if costs > below {
+            state.placer.leaves_later(victim);
+            break;
+        }
+        push_move(state, moves, victim, Tier::Slow);
+        below -= costs;
+    }
+}
+
+/// Whether there are fewer slots than images that wait for one, with so many about to be given up.
+fn short_of_slots(state: &State, coming: u64) -> bool {
+    let free = state.slots[Tier::Fast.index()].free() + state.quarantine.len() as u64 + coming;
+    state.stage.entering() > 0 && free < state.stage.entering() + state.slots_kept() + 1
+}
+
+/// Clients have used up what is kept free for new data.
+fn restore_reserve(state: &mut State, moves: &mut Vec<Move>, batch: usize) {
+    let reserve = state.fast_reserve();
+    while moves.len() < batch && state.slots[0].free() + (moves.len() as u64) < reserve {
+        let (placer, view) = state.placer_and_view();
+        let Some(victim) = placer.heat.coldest(&view) else { break };
+        if placer.heat.is_hot(victim) || !push_move(state, moves, victim, Tier::Slow) {
+            break;
+        }
+    }
+}
+
+/// What has proved itself in the stage goes up without being pushed out: RAM forgets when the volume is
+/// closed.
+fn enter_at_rest(state: &mut State, batch: usize, fast_written: u64, now_ns: u64) {
+    while state.stage.entering() < batch as u64 {
+        let Some(extent) = state.stage.consider() else { break };
+        if state.placer.heat.is_hot(extent)
+            && staging::admit(state, extent, Occasion::Rest, fast_written, now_ns)
+        {
+            state.stage.enter(extent);
+        }
+    }
+}
+
+/// What has left the stage for the fast drive.
+fn promote_staged(state: &mut State, moves: &mut Vec<Move>, batch: usize) {
+    while moves.len() < batch && state.slots[0].free() > state.slots_kept() {
+        let Some((extent, image)) = state.stage.take_entering() else { break };
+        if is_below(state, extent) && push_move(state, moves, extent, Tier::Fast) {
+            marks::hit(Mark::PromotedFromStage);
+            moves.last_mut().expect("just pushed").image = Some(image);
+        }
+    }
+}
+
+fn promote_candidates(
+    state: &mut State,
+    moves: &mut Vec<Move>,
+    batch: usize,
+    fast_written: u64,
+    now_ns: u64,
+) {
+    while moves.len() < batch && state.slots[0].free() > state.slots_kept() {
+        let Some(extent) = state.placer.next_candidate() else { break };
+        let free = !state.map.get(extent).moving() && !state.guards.home_written(extent);
+        if is_below(state, extent)
+            && free
+            && staging::admit(state, extent, Occasion::Rest, fast_written, now_ns)
+        {
+            push_move(state, moves, extent, Tier::Fast);
+        }
+    }
+}
+
+fn is_below(state: &State, extent: ExtentId) -> bool {
+    state.map.get(extent).home().is_some_and(|home| home.tier == Tier::Slow)
 }
 
 fn push_move(state: &mut State, moves: &mut Vec<Move>, extent: ExtentId, to: Tier) -> bool {
@@ -122,7 +236,7 @@ fn push_move(state: &mut State, moves: &mut Vec<Move>, extent: ExtentId, to: Tie
     state.map.mark_moving(extent, true);
     // What is copied up leaves its original behind, which is why giving it up again costs nothing.
     let clean = own.is_some() && to == Tier::Fast;
-    moves.push(Move { extent, source, target, copies, clean });
+    moves.push(Move { extent, source, target, copies, clean, image: None });
     true
 }
 
@@ -140,19 +254,35 @@ fn give_up_bad_copies(state: &mut State, moves: &mut Vec<Move>) {
     }
 }
 
-async fn copy(shared: &Rc<Shared>, moves: &[Move]) -> Result<(), Error> {
+/// Where an extent's data comes from.
+enum Content {
+    Here(Buf),
+    Read(Watched<Transfer>),
+}
+
+async fn copy(shared: &Rc<Shared>, moves: &mut [Move]) -> Result<(), Error> {
+    let mut contents = Vec::with_capacity(moves.len());
+    for one in moves.iter_mut().filter(|one| one.copies) {
+        let mut buf = shared.io.pool().take(shared.geometry.extent_bytes as usize);
+        contents.push(match one.image.take() {
+            Some(image) => {
+                buf.copy_from_slice(&image);
+                Content::Here(buf)
+            }
+            None => {
+                let position = shared.position(one.source);
+                Content::Read(shared.drive(one.source.tier).read(position, buf))
+            }
+        });
+    }
     let moves: Vec<&Move> = moves.iter().filter(|one| one.copies).collect();
-    let reads: Vec<_> = moves
-        .iter()
-        .map(|one| {
-            let buf = shared.io.pool().take(shared.geometry.extent_bytes as usize);
-            shared.drive(one.source.tier).read(shared.position(one.source), buf)
-        })
-        .collect();
     let mut outcome = Ok(());
     let mut writes = Vec::with_capacity(moves.len());
-    for (read, one) in reads.into_iter().zip(&moves) {
-        let (buf, read_outcome) = read.await;
+    for (content, one) in contents.into_iter().zip(&moves) {
+        let (buf, read_outcome) = match content {
+            Content::Here(buf) => (buf, Ok(())),
+            Content::Read(read) => read.await,
+        };
         if outcome.is_ok() && read_outcome.is_ok() {
             writes.push(shared.drive(one.target.tier).write(shared.position(one.target), buf));
         }
@@ -184,7 +314,7 @@ pub(crate) async fn clean_some(shared: &Rc<Shared>) -> Result<bool, Error> {
         state.reclaim();
         plan_cleaning(&mut state)
     };
-    carry_out(shared, &moves).await
+    carry_out(shared, moves).await
 }
 
 fn plan_cleaning(state: &mut State) -> Vec<Move> {
@@ -199,7 +329,7 @@ fn plan_cleaning(state: &mut State) -> Vec<Move> {
         let Some(source) = mapping.home() else { continue };
         let Some(target) = state.take_slot(Tier::Slow, extent) else { continue };
         state.map.mark_moving(extent, true);
-        moves.push(Move { extent, source, target, copies: true, clean: true });
+        moves.push(Move { extent, source, target, copies: true, clean: true, image: None });
         if moves.len() == batch {
             break;
         }

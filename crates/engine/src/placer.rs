@@ -2,13 +2,15 @@
 
 use std::collections::VecDeque;
 
-use policy::{Heat, Policy, Standing, Streams, Touch};
+use policy::{Heat, Policy, Standing, Streams, Touch, WearBudget};
 
 use crate::address::{ExtentId, Tier};
 use crate::geometry::Geometry;
 
 /// Extents that may wait for promotion. More would be stale before their turn comes.
 const CANDIDATES_MAX: usize = 4096;
+/// Extents that may wait to leave the fast drive. They leave for others whose images wait in RAM.
+const LEAVING_MAX: usize = 256;
 
 /// Where a running volume puts what clients write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -29,15 +31,47 @@ pub(crate) enum Access {
     Write,
 }
 
+/// A request as the policy sees it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Request {
+    is_write: bool,
+    standing: Standing,
+    number: u64,
+}
+
+impl Request {
+    pub fn is_stream(&self) -> bool {
+        self.standing.is_stream
+    }
+
+    /// What it asks of an extent.
+    pub fn touch(&self, extent: ExtentId, bytes: u64, is_resident: bool) -> Touch {
+        Touch {
+            extent,
+            is_write: self.is_write,
+            is_stream: self.standing.is_stream,
+            is_resident,
+            bytes,
+            request: self.number,
+        }
+    }
+}
+
 /// The policy of a running volume.
 pub(crate) struct Placer {
     pub heat: Heat,
     extent_bytes: u64,
     streams: Streams,
+    /// Extents of the slow drive that may deserve better, for when clients rest.
     candidates: VecDeque<ExtentId>,
+    /// Extents of the fast drive that leave for others.
+    leaving: VecDeque<ExtentId>,
     placement: Placement,
     /// Requests observed.
     requests: u64,
+    wear: WearBudget,
+    /// Bytes written to the fast drive of which the budget knows.
+    written_bytes: u64,
 }
 
 impl Placer {
@@ -48,9 +82,25 @@ impl Placer {
             extent_bytes: geometry.extent_bytes,
             streams: Streams::default(),
             candidates: VecDeque::new(),
+            leaving: VecDeque::new(),
             placement: Placement::default(),
             requests: 0,
+            wear: WearBudget::new(0, 0),
+            written_bytes: 0,
         }
+    }
+
+    /// From now on the fast drive may be written so much a day; 0: without limit.
+    pub fn limit_wear(&mut self, bytes_per_day: u64, fast_written: u64, now_ns: u64) {
+        self.wear = WearBudget::new(bytes_per_day, now_ns);
+        self.written_bytes = fast_written;
+    }
+
+    /// Whether so much more may be moved to the fast drive, which was written that much so far.
+    pub fn wear_covers(&mut self, bytes: u64, fast_written: u64, now_ns: u64) -> bool {
+        self.wear.spend(fast_written.saturating_sub(self.written_bytes));
+        self.written_bytes = fast_written;
+        self.wear.covers(bytes, now_ns)
     }
 
     /// Places as that says from now on.
@@ -70,32 +120,64 @@ impl Placer {
         at: u64,
         length: u64,
         tier_of: impl Fn(ExtentId) -> Option<Tier>,
-    ) {
-        let Standing { is_stream, .. } = self.streams.take(at, length);
+    ) -> Request {
         // Of a Fusion drive writes have to position, too: nothing takes them in front of the disk.
-        let is_write = access == Access::Write && self.placement != Placement::Fusion;
+        let fusion = self.placement == Placement::Fusion;
+        let is_write = access == Access::Write && !fusion;
+        let standing = self.streams.take(at, length);
+        let request = Request { is_write, standing, number: self.requests };
+        self.requests += 1;
         let end = at + length;
         for extent in at / self.extent_bytes..end.div_ceil(self.extent_bytes) {
             let start = extent * self.extent_bytes;
             let bytes = end.min(start + self.extent_bytes) - at.max(start);
             let extent = ExtentId(extent);
             let tier = tier_of(extent);
-            let is_resident = tier == Some(Tier::Fast);
-            let request = self.requests;
-            let touch = Touch { extent, is_write, is_stream, is_resident, bytes, request };
-            self.heat.observe(&touch);
-            // Requests that met the slow drive are the reason to move an extent.
-            if !is_write
-                && !is_stream
-                && tier == Some(Tier::Slow)
-                && self.heat.is_hot(extent)
-                && self.candidates.len() < CANDIDATES_MAX
-                && self.candidates.back() != Some(&extent)
-            {
-                self.candidates.push_back(extent);
+            self.heat.observe(&request.touch(extent, bytes, tier == Some(Tier::Fast)));
+            if fusion && tier == Some(Tier::Slow) {
+                self.missed(extent, &request);
             }
         }
-        self.requests += 1;
+        request
+    }
+
+    /// A request met the slow drive, and nothing brings its extent into RAM: a reason to move it when
+    /// clients rest.
+    pub fn missed(&mut self, extent: ExtentId, request: &Request) {
+        if !request.is_stream() && self.heat.is_hot(extent) {
+            self.later(extent);
+        }
+    }
+
+    /// The extent may deserve a fast slot when clients rest.
+    pub fn later(&mut self, extent: ExtentId) {
+        if self.candidates.len() < CANDIDATES_MAX && self.candidates.back() != Some(&extent) {
+            self.candidates.push_back(extent);
+        }
+    }
+
+    /// An extent is to leave the fast drive for another one.
+    pub fn leaves(&mut self, leaving: Option<ExtentId>) {
+        self.leaving.extend(leaving);
+    }
+
+    /// The next that is to leave.
+    pub fn next_leaving(&mut self) -> Option<ExtentId> {
+        self.leaving.pop_front()
+    }
+
+    /// It could not leave just now.
+    pub fn leaves_later(&mut self, extent: ExtentId) {
+        self.leaving.push_front(extent);
+    }
+
+    /// Whether anything is to leave.
+    pub fn has_leaving(&self) -> bool {
+        !self.leaving.is_empty()
+    }
+
+    pub fn leaving_is_full(&self) -> bool {
+        self.leaving.len() >= LEAVING_MAX
     }
 
     /// The drive for an extent that has no home yet: fast first, keeping the reserve; then slow;
@@ -113,14 +195,7 @@ impl Placer {
     /// A client asks for an extent to be fast.
     pub fn request(&mut self, extent: ExtentId) {
         self.heat.request(extent);
-        if self.candidates.len() < CANDIDATES_MAX {
-            self.candidates.push_back(extent);
-        }
-    }
-
-    /// The extent whose promotion is next.
-    pub fn first_candidate(&self) -> Option<ExtentId> {
-        self.candidates.front().copied()
+        self.later(extent);
     }
 
     /// The next extent that may deserve promotion; the caller checks that it still does.
@@ -147,14 +222,19 @@ mod tests {
         Placer::new(&crate::format::superblock::tests::example().geometry)
     }
 
+    /// A read that no stage takes.
+    fn miss(placer: &mut Placer, at: u64, length: u64) {
+        let request = placer.observe(Access::Read, at, length, |_| Some(Tier::Slow));
+        placer.missed(ExtentId(at >> 17), &request);
+    }
+
     #[test]
     fn what_is_read_twice_from_the_slow_drive_becomes_a_candidate() {
         let mut placer = placer();
-        let slow = |_| Some(Tier::Slow);
-        placer.observe(Access::Read, 5 << 20, 4096, slow);
+        miss(&mut placer, 5 << 20, 4096);
         assert!(!placer.has_candidates());
-        placer.observe(Access::Read, (5 << 20) - 8192, 4096, slow);
-        placer.observe(Access::Read, 5 << 20, 4096, slow);
+        miss(&mut placer, (5 << 20) - 8192, 4096);
+        miss(&mut placer, 5 << 20, 4096);
         assert_eq!(placer.next_candidate(), Some(ExtentId(40)));
         assert_eq!(placer.next_candidate(), None);
     }
@@ -164,7 +244,7 @@ mod tests {
         let mut placer = placer();
         for _ in 0..4 {
             for piece in 0..1000 {
-                placer.observe(Access::Read, piece << 17, 128 << 10, |_| Some(Tier::Slow));
+                miss(&mut placer, piece << 17, 128 << 10);
             }
         }
         // Only the very front of each pass, before the stream is recognised.
@@ -173,12 +253,12 @@ mod tests {
     }
 
     #[test]
-    fn writes_alone_do_not_promote() {
+    fn what_was_written_to_the_fast_drive_counts_against_its_wear() {
         let mut placer = placer();
-        for n in 0..12 {
-            placer.observe(Access::Write, (n * 37 % 12) << 24, 4096, |_| Some(Tier::Slow));
-        }
-        assert!(!placer.has_candidates());
+        placer.limit_wear(24 << 20, 1000, 0);
+        let day_ns = 86_400_000_000_000;
+        assert!(placer.wear_covers(1 << 20, 1000, day_ns));
+        assert!(!placer.wear_covers(1 << 20, 1000 + (1 << 20), day_ns));
     }
 
     #[test]

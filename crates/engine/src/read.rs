@@ -1,5 +1,6 @@
 //! Reading: log first, then map; the parts of one request are read in parallel, each into its own
-//! piece of the caller's buffer.
+//! piece of the caller's buffer. What must be read from the slow drive may bring its whole extent
+//! along (`stage.rs`).
 
 use std::rc::Rc;
 
@@ -15,14 +16,16 @@ use crate::log::Logged;
 use crate::loss::LossCause;
 use crate::marks::{self, Mark};
 use crate::placer::Access;
+use crate::quiet::WakeCause;
 use crate::shared::{AccessPass, Looks, Shared};
+use crate::staging::{self, Around};
 use crate::state::State;
 
 const BLOCK: usize = BLOCK_BYTES as usize;
 
 /// Where a part of a request is read from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Source {
+pub(crate) enum Source {
     /// Nowhere: zeros.
     Zeros,
     /// Nowhere: the block is damaged, and known to be.
@@ -31,6 +34,10 @@ enum Source {
     Gone(Option<Tier>, LossCause),
     /// A home, or neighbouring homes.
     Home { tier: Tier, position: u64 },
+    /// The stage: at this offset in the extent's image.
+    Staged { extent: ExtentId, offset: usize },
+    /// The slow home of an extent, read as a whole for what is at this offset.
+    Around { extent: ExtentId, position: u64, offset: usize, by_stream: bool },
     /// Memory: blocks that are on their way home.
     Memory { first: BlockId, count: u64 },
     /// Neighbouring blocks of the log, from this LSN; each block has its CRC.
@@ -38,9 +45,9 @@ enum Source {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Part {
-    source: Source,
-    bytes: usize,
+pub(crate) struct Part {
+    pub source: Source,
+    pub bytes: usize,
 }
 
 /// Reads whole blocks.
@@ -67,7 +74,7 @@ pub(crate) async fn read_blocks(
                 _ => continue,
             }
         }
-        count(shared, at, &parts, buf.len());
+        let parts = observe(shared, at, parts, buf.len());
         let outcome;
         (buf, outcome) = carry_out(shared, at, parts, buf).await;
         drop(pass);
@@ -129,6 +136,9 @@ fn home_source(state: &State, extent: ExtentId, offset: u64) -> Source {
         return Source::Gone(gone, cause);
     }
     match state.readable_home(extent) {
+        Some(home) if home.tier == Tier::Slow && state.stage.has(extent) => {
+            Source::Staged { extent, offset: offset as usize }
+        }
         Some(home) => {
             Source::Home { tier: home.tier, position: state.geometry.position(home) + offset }
         }
@@ -148,6 +158,10 @@ fn push(parts: &mut Vec<Part>, source: Source, bytes: usize) {
                 *count += 1;
                 true
             }
+            (
+                Source::Staged { extent, offset },
+                Source::Staged { extent: extent2, offset: offset2 },
+            ) => extent == extent2 && *offset as u64 + behind == *offset2 as u64,
             (Source::Gone(tier, cause), Source::Gone(tier2, cause2)) => {
                 tier == tier2 && cause == cause2
             }
@@ -172,27 +186,39 @@ fn push(parts: &mut Vec<Part>, source: Source, bytes: usize) {
     parts.push(Part { source, bytes });
 }
 
-fn count(shared: &Shared, at: u64, parts: &[Part], length: usize) {
+/// Tells the policy of the request, counts where it is served, and has it bring along what is worth
+/// bringing.
+fn observe(shared: &Shared, at: u64, parts: Vec<Part>, length: usize) -> Vec<Part> {
     let mut state = shared.state.borrow_mut();
     let state = &mut *state;
-    for part in parts {
-        let bytes = part.bytes as u64;
-        for served in [&mut state.counters.served, &mut state.counters.served_reads] {
-            match part.source {
-                Source::Zeros => served.hole_bytes += bytes,
-                Source::Home { tier: Tier::Fast, .. } => served.fast_bytes += bytes,
-                Source::Home { tier: Tier::Slow, .. } => served.slow_bytes += bytes,
-                Source::Log { .. } | Source::Memory { .. } | Source::Lost => {
-                    served.log_bytes += bytes;
-                }
-                Source::Gone(..) => {}
-            }
-        }
-    }
     let map = &state.map;
-    state.placer.observe(Access::Read, at, length as u64, |extent| {
+    let request = state.placer.observe(Access::Read, at, length as u64, |extent| {
         map.get(extent).home().map(|home| home.tier)
     });
+    let below =
+        parts.iter().any(|part| matches!(part.source, Source::Home { tier: Tier::Slow, .. }));
+    state.courtesy.request(below);
+    if below {
+        state.quiet.used(WakeCause::Read, shared.io.now_ns());
+    }
+    let parts = if below { staging::look_around(state, &request, at, parts) } else { parts };
+    for part in &parts {
+        let bytes = part.bytes as u64;
+        let served = &mut state.counters.served;
+        match part.source {
+            Source::Zeros => served.hole_bytes += bytes,
+            Source::Home { tier: Tier::Fast, .. } => served.fast_bytes += bytes,
+            Source::Home { tier: Tier::Slow, .. } | Source::Around { .. } => {
+                served.slow_bytes += bytes;
+            }
+            Source::Staged { .. } => served.stage_bytes += bytes,
+            Source::Log { .. } | Source::Memory { .. } | Source::Lost => {
+                served.log_bytes += bytes;
+            }
+            Source::Gone(..) => {}
+        }
+    }
+    parts
 }
 
 async fn carry_out(
@@ -213,6 +239,7 @@ async fn carry_out(
                 let outcome = outcome.and_then(|()| verify(&part.source, at, &buf));
                 (buf, outcome)
             }
+            Submitted::Around(around, buf) => around.arrive(shared, buf).await,
         };
     }
     let mut under_way = Vec::with_capacity(parts.len());
@@ -233,6 +260,11 @@ async fn carry_out(
             Submitted::UnderWay(transfer) => {
                 let (piece, outcome) = arrived(shared, &part.source, offset, transfer.await).await;
                 let outcome = outcome.and_then(|()| verify(&part.source, offset, &piece));
+                result = result.and(outcome);
+                piece
+            }
+            Submitted::Around(around, piece) => {
+                let (piece, outcome) = around.arrive(shared, piece).await;
                 result = result.and(outcome);
                 piece
             }
@@ -296,6 +328,7 @@ async fn read_originals(
 enum Submitted {
     Done(Buf),
     UnderWay(Watched<Transfer>),
+    Around(Around, Buf),
 }
 
 fn submit(shared: &Shared, source: &Source, mut buf: Buf) -> Submitted {
@@ -314,6 +347,18 @@ fn submit(shared: &Shared, source: &Source, mut buf: Buf) -> Submitted {
             drop(state);
             Submitted::Done(buf)
         }
+        // The same.
+        Source::Staged { extent, offset } => {
+            let mut state = shared.state.borrow_mut();
+            marks::hit(Mark::ReadStaged);
+            let image = state.stage.get(*extent).expect("staged when it was planned");
+            let end = *offset + buf.len();
+            buf.copy_from_slice(&image[*offset..end]);
+            Submitted::Done(buf)
+        }
+        Source::Around { extent, position, offset, by_stream } => {
+            Submitted::Around(Around::begin(shared, *extent, *position, *offset, *by_stream), buf)
+        }
         Source::Home { tier, position } => {
             Submitted::UnderWay(shared.drive(*tier).read(*position, buf))
         }
@@ -327,6 +372,7 @@ fn verify(source: &Source, at: u64, data: &[u8]) -> Result<(), Error> {
         Source::Lost => return Err(Error::Checksum { tier: Tier::Fast, at }),
         Source::Gone(gone, cause) => return Err(Error::Lost { gone: *gone, at, cause: *cause }),
         Source::Zeros | Source::Memory { .. } | Source::Home { .. } => return Ok(()),
+        Source::Staged { .. } | Source::Around { .. } => return Ok(()),
     };
     for (n, (block, crc)) in data.chunks_exact(BLOCK).zip(crcs).enumerate() {
         if crc32c(block) != *crc {

@@ -9,6 +9,7 @@ use crate::accesses::{Accesses, Epoch};
 use crate::address::{BLOCK_BYTES, BlockId, ExtentId, Home, Lsn, Tier};
 use crate::alone::Alone;
 use crate::canary::canary;
+use crate::courtesy::Courtesy;
 use crate::doubts::Doubts;
 use crate::error::Poison;
 use crate::exposure::Exposure;
@@ -26,8 +27,10 @@ use crate::map::Map;
 use crate::marks::{self, Mark};
 use crate::pace::Pace;
 use crate::placer::Placer;
+use crate::quiet::Quiet;
 use crate::rescue::Rescue;
 use crate::slots::{Quarantine, Slots};
+use crate::stage::Stage;
 use crate::status::{Moves, Recovery, RequestUse, Served};
 
 /// Flush coalescing: who comes while one runs shares the next.
@@ -92,6 +95,12 @@ pub(crate) struct State {
     pub log_accesses: Accesses,
     pub guards: Guards,
     pub placer: Placer,
+    /// Extents of the slow drive in RAM.
+    pub stage: Stage,
+    /// Whether the slow drive may sleep.
+    pub quiet: Quiet,
+    /// How often the background may be in the way.
+    pub courtesy: Courtesy,
     /// Extents written to a fresh slot by a record that recovery would still verify by its data:
     /// their homes must not be changed in place. Extent → LSN of the record.
     pub young: FixedMap<u64, Lsn>,
@@ -164,6 +173,9 @@ impl State {
             log_accesses: Accesses::default(),
             guards: Guards::default(),
             placer: Placer::new(geometry),
+            stage: Stage::default(),
+            quiet: Quiet::default(),
+            courtesy: Courtesy::default(),
             young: FixedMap::default(),
             young_order: VecDeque::new(),
             home_dirty: [false; 2],
@@ -210,6 +222,12 @@ impl State {
         (self.slots[0].slots() / 64).max(4)
     }
 
+    /// Fast slots that moves leave free. They may take half of the reserve: those that leave for what
+    /// moves up follow.
+    pub fn slots_kept(&self) -> u64 {
+        self.fast_reserve() / 2
+    }
+
     /// A slot for an extent without a home, or for its fresh copy.
     pub fn take_slot_for_new(&mut self, extent: ExtentId) -> Option<Home> {
         self.reclaim();
@@ -229,7 +247,7 @@ impl State {
 
     /// What the policy is shown of the fast drive, and the policy.
     pub fn placer_and_view(&mut self) -> (&mut Placer, FastView<'_>) {
-        let taken = self.fast_reserve();
+        let taken = self.fast_reserve() + self.stage.entering();
         let State { placer, map, guards, slots, geometry, .. } = self;
         (placer, FastView { map, guards, slots, geometry, taken })
     }
@@ -346,6 +364,7 @@ impl State {
         if self.homeward && old.is_some() != home.is_some() {
             self.unmirrored.insert(extent.0 / ENTRIES_PER_PAGE as u64, lsn);
         }
+        self.stage.drop_image(extent);
         let owned = self.owned_by(extent);
         self.map.set(extent, home, clean, lsn);
         let owns = self.owned_by(extent);
@@ -510,6 +529,7 @@ impl State {
             + self.slots.iter().map(Slots::memory_bytes).sum::<u64>()
             + self.log.memory_bytes()
             + self.kept.memory_bytes()
+            + self.stage.memory_bytes()
             + self.young.capacity() as u64 * 17
             + self.quarantine.len() as u64 * 32
     }

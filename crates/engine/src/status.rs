@@ -1,6 +1,7 @@
 //! What can be seen of a running volume: plain numbers, copied out of the state.
 
 use io::IoError;
+use policy::Decisions;
 
 use crate::address::Tier;
 use crate::cache_mode::CacheMode;
@@ -9,6 +10,8 @@ use crate::flush_mode::FlushMode;
 use crate::format::superblock::Uuid;
 use crate::geometry::Geometry;
 use crate::loss::LossSummary;
+use crate::quiet::Wakes;
+use crate::tuning::Tuning;
 
 /// Operations and bytes that went to one drive since the volume was opened, background included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -66,6 +69,8 @@ pub struct Served {
     pub fast_bytes: u64,
     /// From and into slots of the slow drive.
     pub slow_bytes: u64,
+    /// Read from the stage: extents of the slow drive in RAM.
+    pub stage_bytes: u64,
     /// Read from holes (zeros, no drive involved).
     pub hole_bytes: u64,
 }
@@ -104,6 +109,27 @@ pub struct Moves {
     pub demoted_bytes: u64,
     /// From the log to slots.
     pub destaged_bytes: u64,
+}
+
+/// What the placement policy does.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct PolicyStatus {
+    /// What was decided, by reason.
+    pub decisions: Decisions,
+    /// Size of the stage.
+    pub stage_bytes_max: u64,
+    /// What is in it.
+    pub stage_bytes: u64,
+    /// What a small read costs on the slow drive, as measured, in microseconds.
+    pub read_us: f64,
+    /// What the read of a whole extent costs there, in microseconds.
+    pub around_us: f64,
+    /// What is set.
+    pub tuning: Tuning,
+    /// How often the slow drive of a quiet volume was woken.
+    pub wakes: Wakes,
+    /// Clients' requests to the slow drive that met background work which could have waited.
+    pub met: u64,
 }
 
 /// How the volume came up.
@@ -169,6 +195,8 @@ pub struct Status {
     pub log: LogStatus,
     /// Background moves.
     pub moves: Moves,
+    /// Placement.
+    pub policy: PolicyStatus,
     /// Extents that hold data.
     pub extents_mapped: u64,
     /// RAM for map, heat, bitmaps and the log index, as allocated now, in bytes.

@@ -24,6 +24,7 @@ use crate::log::Log;
 use crate::marks::{self, Mark};
 use crate::pace::PACED_FROM_FILL;
 use crate::placer::Access;
+use crate::quiet::WakeCause;
 use crate::read::read_blocks;
 use crate::shared::{AccessPass, GuardPass, Looks, RoomTurn, Shared};
 use crate::state::{FRESH_RECORD_BLOCKS, State};
@@ -43,6 +44,14 @@ struct Run {
 }
 
 impl Run {
+    /// Whether its data goes to the slow drive at once.
+    fn goes_below(&self) -> bool {
+        matches!(
+            self.target,
+            Target::Home { tier: Tier::Slow, .. } | Target::Fresh { tier: Tier::Slow, .. }
+        )
+    }
+
     /// Log blocks kept free for what is appended when the data has arrived.
     fn promised_blocks(&self) -> u64 {
         match self.target {
@@ -561,7 +570,18 @@ fn joins(last: &mut Run, next: &mut Target) -> bool {
 fn count(shared: &Shared, runs: &[Run], whole: std::ops::Range<u64>) {
     let mut state = shared.state.borrow_mut();
     let state = &mut *state;
+    let below = runs.iter().any(Run::goes_below);
+    state.courtesy.request(below);
+    if below {
+        state.quiet.used(WakeCause::Write, shared.io.now_ns());
+    }
     for run in runs {
+        if let Target::Home { tier: Tier::Slow, .. } = run.target {
+            let first = state.extent_of(run.at).0;
+            for extent in first..=state.extent_of(run.at + run.bytes as u64 - 1).0 {
+                state.stage.drop_image(ExtentId(extent));
+            }
+        }
         let served = &mut state.counters.served;
         let bytes = run.bytes as u64;
         match &run.target {

@@ -5,8 +5,8 @@
 use std::ops::Range;
 
 use engine::format::map_page::ENTRIES_PER_PAGE;
-use engine::{Bound, FlushMode, Tier};
-use io::units::{KIB, MIB, MILLISECOND_NS};
+use engine::{Bound, FlushMode, Tier, Tuning};
+use io::units::{GIB, KIB, MIB, MILLISECOND_NS, TIB};
 use twin::mix;
 use twin::{
     CacheLoss, CutPoint, DriveSpec, Fault, Faults, Harm, Latencies, Moment, Random, ReorderBound,
@@ -52,6 +52,18 @@ fn loss(random: &mut Random) -> CacheLoss {
         4 => CacheLoss::Reordered(random.bits()),
         5 => CacheLoss::Bounded(random.bits(), ReorderBound::Changes(random.below(8))),
         _ => CacheLoss::Torn(random.bits()),
+    }
+}
+
+/// Settings of placement: mostly as they come.
+fn tuning(random: &mut Random) -> Tuning {
+    if random.chance(50) {
+        return Tuning::default();
+    }
+    Tuning {
+        wear_bytes_per_day: random.chance(20).then(|| [MIB, GIB, TIB][random.below(3) as usize]),
+        quiet: random.chance(30),
+        stage_bytes: [None, Some(0), Some(512 * KIB), Some(8 * MIB)][random.below(4) as usize],
     }
 }
 
@@ -207,8 +219,9 @@ impl Nature {
         let flush_mode =
             if defers && random.chance(70) { flush_mode(&mut random) } else { FlushMode::Strict };
         let promises = if defers { 20 + random.below(80) } else { 0 };
+        let tuning = tuning(&mut Random::new(mix(seed ^ 0x7e57)));
         let setting =
-            Setting { fast, slow, extent_bytes, landing_bytes: LANDING_BYTES, flush_mode };
+            Setting { fast, slow, extent_bytes, landing_bytes: LANDING_BYTES, flush_mode, tuning };
         let geometry = setting.geometry();
         let volume_bytes = geometry.volume_bytes;
         let extents = volume_bytes / extent_bytes;

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use engine::{CreateOptions, FlushMode, Geometry, Tier};
+use engine::{CreateOptions, FlushMode, Geometry, Tier, Tuning};
 use io::DeviceInfo;
 use twin::{CutPoint, DriveSpec, Fault, Faults, Harm};
 
@@ -23,6 +23,8 @@ pub struct Setting {
     pub landing_bytes: u64,
     /// What flushes promise at first.
     pub flush_mode: FlushMode,
+    /// Settings of placement.
+    pub tuning: Tuning,
 }
 
 impl Setting {
@@ -32,6 +34,7 @@ impl Setting {
             extent_bytes: self.extent_bytes,
             landing_bytes: Some(self.landing_bytes),
             flush_mode: self.flush_mode,
+            tuning: self.tuning,
             ..CreateOptions::new("prey")
         }
     }

@@ -48,8 +48,13 @@ fn the_engine_survives_the_fixed_seeds() {
 }
 
 /// Marks that so few runs reach only by luck; hours of `make hunt` do.
-const RARE: [Mark; 4] =
-    [Mark::VolumeFull, Mark::DestageStarved, Mark::LostMarkRenewed, Mark::LogBlockLost];
+const RARE: [Mark; 5] = [
+    Mark::VolumeFull,
+    Mark::DestageStarved,
+    Mark::LostMarkRenewed,
+    Mark::LogBlockLost,
+    Mark::SlowDriveSpared,
+];
 
 /// Marks of class cache that need what a run does not do, or luck: `tests/cache.rs` does it.
 const CACHE: [Mark; 6] = [

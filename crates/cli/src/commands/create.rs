@@ -155,6 +155,7 @@ pub fn run(arguments: &CreateArguments, settings: &Settings) -> Outcome {
         landing_bytes: arguments.landing,
         flush_mode: arguments.durability,
         cache_mode: arguments.mode.unwrap_or_default(),
+        tuning: engine::Tuning::default(),
     };
     let geometry = engine::plan(&fast.info(), &slow.info(), &options)
         .map_err(|error| Failure::usage(error.to_string()))?;

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use clap::Args;
-use engine::{CacheMode, Engine, FlushMode, OpenOptions};
+use engine::{CacheMode, Engine, FlushMode, OpenOptions, TuningChange};
 use export::control::ControlRequest;
 use serde::Serialize;
 use uring::{Access, Kernel, KernelOptions};
@@ -23,12 +23,16 @@ use crate::volume_name::VolumeName;
   bimetal set vol0 durability=strict              (returns when everything is durable)
   bimetal set vol0 mode=writeback                 (class cache: flushes stop at the fast drive)
   bimetal set vol0 mode=writethrough              (returns when everything is on the slow drive)
+  bimetal set vol0 wear_gb_per_day=40             (nothing moves to the fast drive beyond that)
+  bimetal set vol0 quiet=true                     (the slow drive may sleep; writes wait in the log)
+  bimetal set vol0 stage=512M                     (RAM for what was read from the slow drive)
 
 A volume that is served is changed while it is in use; one that is not is opened, changed and closed.")]
 pub struct SetArguments {
     /// Name of the volume, as given at 'create'
     name: VolumeName,
-    /// durability=strict, durability=deferred=MS[,BYTES], mode=writethrough or mode=writeback
+    /// durability=strict|deferred=MS[,BYTES], mode=writethrough|writeback, wear_gb_per_day=GB|none,
+    /// quiet=true|false or stage=BYTES|default
     #[arg(value_name = "SETTING=VALUE")]
     setting: Setting,
 }
@@ -38,6 +42,7 @@ pub struct SetArguments {
 enum Setting {
     Durability(FlushMode),
     Mode(CacheMode),
+    Tuning(TuningChange),
 }
 
 impl Setting {
@@ -45,6 +50,7 @@ impl Setting {
         match self {
             Setting::Durability(_) => "durability",
             Setting::Mode(_) => "mode",
+            Setting::Tuning(change) => change.name(),
         }
     }
 
@@ -52,6 +58,7 @@ impl Setting {
         match self {
             Setting::Durability(mode) => mode.to_string(),
             Setting::Mode(mode) => mode.to_string(),
+            Setting::Tuning(change) => change.to_string(),
         }
     }
 }
@@ -60,13 +67,19 @@ impl FromStr for Setting {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Setting, String> {
+        let refusal = format!(
+            "'{text}' is not a setting; there is durability=strict, \
+             durability=deferred=MS[,BYTES], mode=writethrough, mode=writeback, {}",
+            TuningChange::NAMES.map(|name| format!("{name}=…")).join(", ")
+        );
         match text.split_once('=') {
             Some(("durability", mode)) => mode.parse().map(Setting::Durability),
             Some(("mode", mode)) => mode.parse().map(Setting::Mode),
-            _ => Err(format!(
-                "'{text}' is not a setting; there is durability=strict, \
-                 durability=deferred=MS[,BYTES], mode=writethrough and mode=writeback"
-            )),
+            Some((name, value)) => match TuningChange::parse(name, value) {
+                Some(change) => change.map(Setting::Tuning),
+                None => Err(refusal),
+            },
+            None => Err(refusal),
         }
     }
 }
@@ -78,6 +91,12 @@ struct Changed {
     durability: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     mode: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wear_gb_per_day: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    quiet: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stage: Option<String>,
     /// It is served, and was changed while in use.
     live: bool,
 }
@@ -98,11 +117,14 @@ pub fn run(arguments: &SetArguments, settings: &Settings) -> Outcome {
         }
     };
     let name = selection.name.to_string();
-    let is_mode = matches!(setting, Setting::Mode(_));
+    let value_of = |name: &str| (setting.name() == name).then(|| setting.value());
     let changed = Changed {
         name,
-        durability: (!is_mode).then(|| setting.value()),
-        mode: is_mode.then(|| setting.value()),
+        durability: value_of("durability"),
+        mode: value_of("mode"),
+        wear_gb_per_day: value_of("wear_gb_per_day"),
+        quiet: value_of("quiet"),
+        stage: value_of("stage"),
         live,
     };
     settings.output.show("set", &changed, |changed| {
@@ -123,6 +145,7 @@ fn at_rest(settings: &Settings, selection: &Selection, setting: Setting) -> Resu
         let changed = match setting {
             Setting::Durability(mode) => engine.set_flush_mode(mode).await,
             Setting::Mode(mode) => engine.set_cache_mode(mode).await,
+            Setting::Tuning(change) => engine.tune(change).await,
         };
         engine.close().await?;
         changed

@@ -19,7 +19,7 @@ use std::process::Command;
 use std::rc::Rc;
 use std::task::Poll;
 
-use engine::{CacheMode, Engine, FlushMode, Member, OpenOptions};
+use engine::{CacheMode, Engine, FlushMode, Member, OpenOptions, TuningChange};
 use export::Metered;
 use export::control::{self, ControlReply, ControlRequest, ControlServer};
 use export::nbd::NbdOptions;
@@ -273,7 +273,16 @@ impl Server {
             }
             (Some(Ok(mode)), None) => self.engine.set_flush_mode(mode).await,
             (None, Some(Ok(mode))) => self.engine.set_cache_mode(mode).await,
-            _ => return ControlReply::failed("bad_setting", "give a durability or a mode"),
+            _ => {
+                let tuning = TuningChange::NAMES
+                    .iter()
+                    .find_map(|name| TuningChange::parse(name, given(name)?));
+                match tuning {
+                    Some(Ok(change)) => self.engine.tune(change).await,
+                    Some(Err(refusal)) => return ControlReply::failed("bad_setting", refusal),
+                    None => return ControlReply::failed("bad_setting", "no such setting"),
+                }
+            }
         };
         match outcome {
             Ok(()) => ControlReply::Done(serde_json::Value::Null),

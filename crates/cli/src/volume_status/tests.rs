@@ -29,6 +29,7 @@ fn superblock(role: Tier, state: State) -> Superblock {
         flush_mode: engine::FlushMode::Strict,
         cache_mode: engine::CacheMode::default(),
         alone: false,
+        tuning: engine::Tuning::default(),
         read_only_compatible: 0,
     }
 }

@@ -15,6 +15,7 @@ use crate::cache_mode::CacheMode;
 use crate::checksum::crc32c_around;
 use crate::flush_mode::{Bound, FlushMode};
 use crate::geometry::{Class, Geometry, Layout, name_problem};
+use crate::tuning::Tuning;
 
 /// Bytes in a superblock.
 pub const SUPERBLOCK_BYTES: usize = 4096;
@@ -58,7 +59,10 @@ const AT_FLUSH_BYTES: usize = AT_LOG_DURABLE + 8;
 const AT_FLUSH_AGE_MS: usize = AT_FLUSH_BYTES + 8;
 const AT_CACHE_MODE: usize = AT_FLUSH_AGE_MS + 4;
 const AT_ALONE: usize = AT_CACHE_MODE + 4;
-const AT_END: usize = AT_ALONE + 4;
+const AT_WEAR: usize = AT_ALONE + 4;
+const AT_STAGE: usize = AT_WEAR + 8;
+const AT_QUIET: usize = AT_STAGE + 8;
+const AT_END: usize = AT_QUIET + 4;
 const AT_CRC: usize = SUPERBLOCK_BYTES - 4;
 const _: () = assert!(AT_END <= AT_CRC && AT_GENERATION.is_multiple_of(8));
 
@@ -157,6 +161,8 @@ pub struct Superblock {
     pub cache_mode: CacheMode,
     /// Class cache: this generation is of the slow drive alone; the fast one is out of the volume.
     pub alone: bool,
+    /// Settings of placement. Older versions know none and write none.
+    pub tuning: Tuning,
     /// Features that an older version cannot write.
     pub read_only_compatible: u64,
 }
@@ -242,6 +248,10 @@ impl Superblock {
             put_u32(out, AT_CACHE_MODE, u32::from(self.cache_mode == CacheMode::WriteThrough));
             put_u32(out, AT_ALONE, u32::from(self.alone));
         }
+        put_u64(out, AT_WEAR, self.tuning.wear_bytes_per_day.unwrap_or(0));
+        // One more than is meant, so that zero is nothing said.
+        put_u64(out, AT_STAGE, self.tuning.stage_bytes.map_or(0, |bytes| bytes + 1));
+        put_u32(out, AT_QUIET, u32::from(self.tuning.quiet));
         let crc = crc32c_around(out, AT_CRC);
         put_u32(out, AT_CRC, crc);
     }
@@ -342,6 +352,11 @@ impl Superblock {
                 _ => return None,
             },
             alone: is_cache && u32_at(bytes, AT_ALONE) != 0,
+            tuning: Tuning {
+                wear_bytes_per_day: Some(u64_at(bytes, AT_WEAR)).filter(|bytes| *bytes > 0),
+                stage_bytes: u64_at(bytes, AT_STAGE).checked_sub(1),
+                quiet: u32_at(bytes, AT_QUIET) != 0,
+            },
             read_only_compatible: u64_at(bytes, AT_FEATURES + 8),
         };
         // Counts near the end of u64 would overflow; an LSN per block takes 10^13 years to get there.
@@ -396,6 +411,11 @@ pub(crate) mod tests {
             flush_mode: FlushMode::Deferred(Bound { age_ms: 250, bytes: 64 * MIB }),
             cache_mode: CacheMode::WriteThrough,
             alone: false,
+            tuning: Tuning {
+                wear_bytes_per_day: Some(40_000_000_000),
+                quiet: true,
+                stage_bytes: Some(0),
+            },
             read_only_compatible: 0,
         }
     }

@@ -1,0 +1,110 @@
+//! Quiet: the slow drive may sleep. What can wait, waits until it is awake anyway, or the landing log
+//! is half full; each wake-up is counted with its cause.
+//!
+//! Whether a drive really spins down is for its own timer to say; here it counts as asleep when
+//! nothing was asked of it for a while.
+
+use io::units::SECOND_NS;
+
+/// Nothing was asked of the slow drive for so long: it may be asleep. Drives that go to sleep wait
+/// for minutes; this long after its last use work that has waited is done.
+const AWAKE_NS: u64 = 30 * SECOND_NS;
+
+/// What woke the slow drive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WakeCause {
+    /// A client read what only it has.
+    Read,
+    /// A client wrote what goes there at once.
+    Write,
+    /// The landing log was half full.
+    LogFull,
+    /// Something else of the volume's own: a checkpoint that must be, a change of a setting.
+    Upkeep,
+}
+
+/// How often the slow drive was woken, by cause.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Wakes {
+    /// See [`WakeCause::Read`].
+    pub reads: u64,
+    /// See [`WakeCause::Write`].
+    pub writes: u64,
+    /// See [`WakeCause::LogFull`].
+    pub log_full: u64,
+    /// See [`WakeCause::Upkeep`].
+    pub upkeep: u64,
+}
+
+/// Whether the slow drive is left alone, and when it was last used.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Quiet {
+    wanted: bool,
+    used_ns: u64,
+    wakes: Wakes,
+    /// The last wake-up that nobody was told of.
+    news: Option<WakeCause>,
+}
+
+impl Quiet {
+    pub fn new(wanted: bool, now_ns: u64) -> Quiet {
+        Quiet { wanted, used_ns: now_ns, ..Quiet::default() }
+    }
+
+    pub fn set(&mut self, wanted: bool) {
+        self.wanted = wanted;
+    }
+
+    /// The slow drive is used now, because of this.
+    pub fn used(&mut self, cause: WakeCause, now_ns: u64) {
+        let slept = now_ns > self.used_ns + AWAKE_NS;
+        self.used_ns = now_ns;
+        if !self.wanted || !slept {
+            return;
+        }
+        *match cause {
+            WakeCause::Read => &mut self.wakes.reads,
+            WakeCause::Write => &mut self.wakes.writes,
+            WakeCause::LogFull => &mut self.wakes.log_full,
+            WakeCause::Upkeep => &mut self.wakes.upkeep,
+        } += 1;
+        self.news = Some(cause);
+    }
+
+    /// Whether work that can wait must, now: the slow drive may be asleep.
+    pub fn waits(&self, now_ns: u64) -> bool {
+        self.wanted && now_ns > self.used_ns + AWAKE_NS
+    }
+
+    pub fn is_wanted(&self) -> bool {
+        self.wanted
+    }
+
+    pub fn wakes(&self) -> Wakes {
+        self.wakes
+    }
+
+    /// A wake-up that nobody was told of yet.
+    pub fn take_news(&mut self) -> Option<WakeCause> {
+        self.news.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_drive_is_woken_once_and_by_what_came_first() {
+        let mut quiet = Quiet::new(true, 0);
+        quiet.used(WakeCause::Read, AWAKE_NS);
+        assert_eq!(quiet.wakes(), Wakes::default(), "it was awake");
+        assert!(!quiet.waits(2 * AWAKE_NS) && quiet.waits(2 * AWAKE_NS + 1));
+        quiet.used(WakeCause::LogFull, 3 * AWAKE_NS);
+        quiet.used(WakeCause::Read, 3 * AWAKE_NS);
+        assert_eq!(quiet.wakes(), Wakes { log_full: 1, ..Wakes::default() });
+        assert_eq!((quiet.take_news(), quiet.take_news()), (Some(WakeCause::LogFull), None));
+        quiet.set(false);
+        assert!(!quiet.waits(99 * AWAKE_NS));
+    }
+}

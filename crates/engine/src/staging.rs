@@ -1,0 +1,192 @@
+//! Reading around: which reads bring their whole extent into the stage, and what becomes of those
+//! that leave it.
+
+use std::rc::Rc;
+
+use io::{Buf, Transfer};
+use policy::{Measured, Occasion, Policy, Refusal};
+
+use crate::address::{ExtentId, Tier};
+use crate::canary::canary;
+use crate::drive::Watched;
+use crate::error::Error;
+use crate::marks::{self, Mark};
+use crate::placer::Request;
+use crate::read::{Part, Source};
+use crate::shared::Shared;
+use crate::stage::Leaving;
+use crate::state::State;
+
+/// Has parts that must be read from the slow drive bring their extents along, where the policy says so.
+pub(crate) fn look_around(
+    state: &mut State,
+    request: &Request,
+    at: u64,
+    parts: Vec<Part>,
+) -> Vec<Part> {
+    let extent_bytes = state.geometry.extent_bytes;
+    let mut chosen: Vec<Part> = Vec::with_capacity(parts.len());
+    let mut cursor = at;
+    for part in parts {
+        let end = cursor + part.bytes as u64;
+        let Source::Home { tier: Tier::Slow, position } = part.source else {
+            cursor = end;
+            chosen.push(part);
+            continue;
+        };
+        let (begin, mut direct_from) = (cursor, cursor);
+        // What is not brought along stays one read, however many extents it goes over.
+        let direct = |from: u64, to: u64| Part {
+            source: Source::Home { tier: Tier::Slow, position: position + from - begin },
+            bytes: (to - from) as usize,
+        };
+        while cursor < end {
+            let extent = state.extent_of(cursor);
+            let start = extent.0 * extent_bytes;
+            let until = end.min(start + extent_bytes);
+            if brings_along(state, request, extent, until - cursor) {
+                if direct_from < cursor {
+                    chosen.push(direct(direct_from, cursor));
+                }
+                let offset = (cursor - start) as usize;
+                let position = position + cursor - begin - offset as u64;
+                let by_stream = request.is_stream();
+                let source = Source::Around { extent, position, offset, by_stream };
+                chosen.push(Part { source, bytes: (until - cursor) as usize });
+                direct_from = until;
+            }
+            cursor = until;
+        }
+        if direct_from < end {
+            chosen.push(direct(direct_from, end));
+        }
+    }
+    chosen
+}
+
+fn brings_along(state: &mut State, request: &Request, extent: ExtentId, bytes: u64) -> bool {
+    // A home that is being written would be met half old and half new.
+    let mapping = state.map.get(extent);
+    let written = mapping.moving() || state.guards.home_written(extent);
+    let held = written && !canary!(StageReadUnderWrite);
+    if held || !state.stage.takes(extent) || state.placer.overwrites_below() {
+        state.placer.missed(extent, request);
+        return false;
+    }
+    let touch = request.touch(extent, bytes, false);
+    let (placer, view) = state.placer_and_view();
+    if placer.heat.reads_around(&touch, &view).is_err() {
+        placer.missed(extent, request);
+        return false;
+    }
+    state.stage.expect(extent);
+    true
+}
+
+/// A read of a whole extent for a part of it.
+pub(crate) struct Around {
+    extent: ExtentId,
+    position: u64,
+    offset: usize,
+    by_stream: bool,
+    transfer: Watched<Transfer>,
+    begun_ns: u64,
+    /// The slow drive's operations when it began, if it had the drive for itself then.
+    alone_since: Option<u64>,
+}
+
+impl Around {
+    /// Submits it. The stage expects it.
+    pub fn begin(
+        shared: &Shared,
+        extent: ExtentId,
+        position: u64,
+        offset: usize,
+        by_stream: bool,
+    ) -> Around {
+        marks::hit(Mark::ReadAround);
+        let image = shared.io.pool().take(shared.geometry.extent_bytes as usize);
+        let idle = shared.slow.is_idle();
+        let transfer = shared.slow.read(position, image);
+        let alone_since = idle.then(|| shared.slow.operations());
+        let begun_ns = shared.io.now_ns();
+        Around { extent, position, offset, by_stream, transfer, begun_ns, alone_since }
+    }
+
+    /// Waits for it, fills the client's buffer, and stages the rest.
+    pub async fn arrive(self, shared: &Rc<Shared>, mut buf: Buf) -> (Buf, Result<(), Error>) {
+        let Around { extent, offset, .. } = self;
+        let (image, outcome) = self.transfer.await;
+        if outcome.is_err() {
+            // Something else in the extent cannot be read, perhaps.
+            shared.state.borrow_mut().stage.give_up(extent);
+            marks::hit(Mark::AroundFailed);
+            let (buf, outcome) = shared.slow.read(self.position + offset as u64, buf).await;
+            return (buf, outcome.map_err(Error::from));
+        }
+        let end = offset + buf.len();
+        buf.copy_from_slice(&image[offset..end]);
+        let now_ns = shared.io.now_ns();
+        let mut state = shared.state.borrow_mut();
+        if self.alone_since == Some(shared.slow.operations()) {
+            let taken_ms = (now_ns - self.begun_ns) as f64 / 1e6;
+            let bytes = image.len() as u64;
+            let what = if self.by_stream { Measured::Stream(bytes) } else { Measured::Around };
+            state.placer.heat.took(what, taken_ms);
+        }
+        if let Some(leaving) = state.stage.arrived(extent, &image, self.by_stream) {
+            leave(&mut state, leaving, shared.fast.traffic().write_bytes, now_ns);
+        }
+        (buf, Ok(()))
+    }
+}
+
+/// An extent leaves the stage: up, or away.
+fn leave(state: &mut State, leaving: Leaving, fast_written: u64, now_ns: u64) {
+    let Leaving { extent, touched, by_stream } = leaving;
+    if !by_stream {
+        state.placer.heat.left_stage(touched);
+    }
+    if admit(state, extent, Occasion::LeavesStage { touched }, fast_written, now_ns) {
+        state.stage.enter(extent);
+    } else {
+        state.stage.forget(extent);
+    }
+}
+
+/// Whether an extent of the slow drive may go up now. Who must leave for it is in the line of those
+/// that leave.
+pub(crate) fn admit(
+    state: &mut State,
+    extent: ExtentId,
+    occasion: Occasion,
+    fast_written: u64,
+    now_ns: u64,
+) -> bool {
+    let coming = (state.stage.entering() + 1) * state.geometry.extent_bytes;
+    if !state.placer.wear_covers(coming, fast_written, now_ns) {
+        state.placer.heat.decisions.stays_wear += 1;
+        return false;
+    }
+    let full = !state.stage.has_room_to_enter() || state.placer.leaving_is_full();
+    if full && occasion != Occasion::Rest {
+        state.placer.heat.decisions.stays_no_slot += 1;
+        if state.placer.heat.is_hot(extent) {
+            state.placer.later(extent);
+        }
+        return false;
+    }
+    let (placer, view) = state.placer_and_view();
+    match placer.heat.admit(extent, occasion, &view) {
+        Ok(leaving) => {
+            placer.leaves(leaving);
+            true
+        }
+        Err(refusal) => {
+            if refusal == Refusal::Budget {
+                placer.later(extent);
+            }
+            false
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! What a person sets for placement; kept in the superblocks, and in force at once.
+
+use std::fmt;
+use std::rc::Rc;
+use std::str::FromStr;
+
+use io::units::{GIB, MIB};
+
+use crate::checkpoint::write_superblocks;
+use crate::error::Error;
+use crate::shared::Shared;
+use crate::stage::Stage;
+
+/// The settings of a volume's placement. All zero: as it comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tuning {
+    /// Bytes that may be written to the fast drive a day before nothing moves there any more;
+    /// `None`: no limit.
+    pub wear_bytes_per_day: Option<u64>,
+    /// The slow drive may sleep: nothing is done there that can wait.
+    pub quiet: bool,
+    /// RAM for extents that were read whole; `None`: a hundredth of the volume, at most 256 MiB.
+    pub stage_bytes: Option<u64>,
+}
+
+/// One of them, changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TuningChange {
+    /// See [`Tuning::wear_bytes_per_day`].
+    Wear(Option<u64>),
+    /// See [`Tuning::quiet`].
+    Quiet(bool),
+    /// See [`Tuning::stage_bytes`].
+    Stage(Option<u64>),
+}
+
+impl TuningChange {
+    /// The words on the command line, with what may follow.
+    pub const NAMES: [&'static str; 3] = ["wear_gb_per_day", "quiet", "stage"];
+
+    /// Reads the value of the setting `name`; `None` when there is no such setting.
+    pub fn parse(name: &str, value: &str) -> Option<Result<TuningChange, String>> {
+        Some(match name {
+            "wear_gb_per_day" => wear(value).map(TuningChange::Wear),
+            "quiet" => bool::from_str(value)
+                .map(TuningChange::Quiet)
+                .map_err(|_| format!("'{value}' is neither true nor false")),
+            "stage" => stage(value).map(TuningChange::Stage),
+            _ => return None,
+        })
+    }
+
+    /// Its word on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            TuningChange::Wear(_) => "wear_gb_per_day",
+            TuningChange::Quiet(_) => "quiet",
+            TuningChange::Stage(_) => "stage",
+        }
+    }
+}
+
+fn wear(value: &str) -> Result<Option<u64>, String> {
+    if value == "none" {
+        return Ok(None);
+    }
+    let refusal = || format!("'{value}' is not a number of gigabytes above 0, nor none");
+    let gigabytes: f64 = value.parse().map_err(|_| refusal())?;
+    let fits = (0.001..=1e9).contains(&gigabytes);
+    if fits { Ok(Some((gigabytes * 1e9).round() as u64)) } else { Err(refusal()) }
+}
+
+fn stage(value: &str) -> Result<Option<u64>, String> {
+    if value == "default" {
+        return Ok(None);
+    }
+    let (digits, unit) = match value.as_bytes().last() {
+        Some(b'M') => (&value[..value.len() - 1], MIB),
+        Some(b'G') => (&value[..value.len() - 1], GIB),
+        _ => (value, 1),
+    };
+    let bytes = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
+    let bytes = bytes.filter(|bytes| *bytes <= 1 << 40);
+    bytes.map(Some).ok_or_else(|| format!("'{value}' is not a size such as 256M or 0, nor default"))
+}
+
+impl fmt::Display for TuningChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TuningChange::Wear(None) => f.write_str("none"),
+            TuningChange::Wear(Some(bytes)) => write!(f, "{}", *bytes as f64 / 1e9),
+            TuningChange::Quiet(quiet) => write!(f, "{quiet}"),
+            TuningChange::Stage(None) => f.write_str("default"),
+            TuningChange::Stage(Some(bytes)) => write!(f, "{bytes}"),
+        }
+    }
+}
+
+impl Tuning {
+    fn change(&mut self, change: TuningChange) {
+        match change {
+            TuningChange::Wear(limit) => self.wear_bytes_per_day = limit,
+            TuningChange::Quiet(quiet) => self.quiet = quiet,
+            TuningChange::Stage(bytes) => self.stage_bytes = bytes,
+        }
+    }
+}
+
+/// Changes a setting, now and for later openings.
+pub(crate) async fn set(shared: &Rc<Shared>, change: TuningChange) -> Result<(), Error> {
+    let _alone = shared.mode_turn.enter(1).await;
+    shared.unpoisoned()?;
+    write_superblocks(shared, |superblock| superblock.tuning.change(change)).await?;
+    {
+        let tuning = shared.superblock.borrow().tuning;
+        let mut state = shared.state.borrow_mut();
+        match change {
+            TuningChange::Wear(limit) => {
+                let written = shared.fast.traffic().write_bytes;
+                state.placer.limit_wear(limit.unwrap_or(0), written, shared.io.now_ns());
+            }
+            TuningChange::Quiet(quiet) => state.quiet.set(quiet),
+            TuningChange::Stage(_) => {
+                let default = Stage::bytes_by_default(&shared.geometry);
+                state.stage.resize(tuning.stage_bytes.unwrap_or(default), &shared.geometry);
+            }
+        }
+    }
+    shared.janitor_work.wake_all();
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_read_as_they_are_shown() {
+        for (name, value) in [
+            ("wear_gb_per_day", "40"),
+            ("wear_gb_per_day", "0.5"),
+            ("wear_gb_per_day", "none"),
+            ("quiet", "true"),
+            ("stage", "0"),
+            ("stage", "default"),
+        ] {
+            let change = TuningChange::parse(name, value).unwrap().unwrap();
+            assert_eq!((change.name(), change.to_string()), (name, value.to_owned()));
+        }
+        let stage = TuningChange::parse("stage", "64M").unwrap();
+        assert_eq!(stage, Ok(TuningChange::Stage(Some(64 << 20))));
+        for (name, value) in [
+            ("wear_gb_per_day", "0"),
+            ("wear_gb_per_day", "-1"),
+            ("wear_gb_per_day", "NaN"),
+            ("quiet", "yes"),
+            ("stage", "64T"),
+            ("stage", "99999999999G"),
+        ] {
+            assert!(TuningChange::parse(name, value).unwrap().is_err(), "{name}={value}");
+        }
+        assert_eq!(TuningChange::parse("colour", "blue"), None);
+    }
+}

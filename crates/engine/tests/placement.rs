@@ -1,0 +1,235 @@
+//! What placement promises, in virtual time on the twins of a real disk and a real flash drive: a small
+//! volume of the same proportions as a Fusion Drive.
+
+mod rig;
+
+use engine::{CreateOptions, Engine, Error, Status, Tuning, WakeCause, create};
+use io::units::{GIB, KIB, MIB, MILLISECOND_NS, SECOND_NS};
+use io::{Buf, Device, Durability, Io, Place, Volume};
+use rig::{EXTENT, put};
+use std::future::Future;
+
+use twin::{DriveSpec, Profile, Random, Simulation};
+
+const BYTES: u64 = EXTENT as u64;
+const FAST_BYTES: u64 = 96 * MIB;
+const SLOW_BYTES: u64 = GIB;
+
+fn spec(profile: &str, size_bytes: u64) -> DriveSpec {
+    let twin = Profile::named(profile).unwrap().spec(profile);
+    DriveSpec { size_bytes, atomic_write_bytes: 4096, cache_bytes: 0, ..twin }
+}
+
+/// Makes a volume with these settings, fills it, rests, and plays.
+fn play<T, F: Future<Output = T>>(tuning: Tuning, act: impl FnOnce(Io, Engine) -> F) -> T {
+    let simulation = Simulation::new(7);
+    let fast = simulation.add_drive(spec("imac-fusion-ssd", FAST_BYTES));
+    let slow = simulation.add_drive(spec("imac-fusion-disk", SLOW_BYTES));
+    let io = simulation.boot();
+    let [fast, slow] = [fast, slow].map(|drive| simulation.device(&io, drive));
+    let value = simulation.run(&io, async {
+        let engine = filled(&io, &fast, &slow, tuning).await.unwrap();
+        let value = act(io.clone(), engine.clone()).await;
+        engine.close().await.unwrap();
+        assert_eq!(engine.verify(), Vec::<String>::new());
+        value
+    });
+    let value = value.done();
+    io.drop_tasks();
+    io.drain();
+    value
+}
+
+async fn filled(io: &Io, fast: &Device, slow: &Device, tuning: Tuning) -> Result<Engine, Error> {
+    let options = CreateOptions { tuning, ..CreateOptions::new("test") };
+    create(io, fast, slow, options, &|_, _| ()).await?;
+    let engine = rig::open(io, fast, slow).await;
+    for at in (0..SLOW_BYTES * 8 / 10).step_by(MIB as usize) {
+        let buf = io.pool().take_zeroed(MIB as usize);
+        engine.write(at, buf, Durability::Volatile).await.1?;
+    }
+    engine.flush().await?;
+    io.sleep(60 * SECOND_NS).await;
+    Ok(engine)
+}
+
+/// A block somewhere among `count` extents from `first` on, half of which are not touched at all, so
+/// that nothing is a sequence.
+fn somewhere(random: &mut Random, first: u64, count: u64) -> u64 {
+    (first + 2 * random.below(count)) * BYTES + random.below(32) * 4096
+}
+
+async fn read(io: &Io, engine: &Engine, at: u64, length: u64) -> Buf {
+    let (buf, outcome) = engine.read(at, io.pool().take(length as usize)).await;
+    outcome.unwrap();
+    buf
+}
+
+/// Reads of 4 KiB, one after the other; the share that did not need the slow drive.
+async fn hit_ratio(
+    io: &Io,
+    engine: &Engine,
+    random: &mut Random,
+    (first, count): (u64, u64),
+    reads: u64,
+) -> f64 {
+    let before = engine.status().served.slow_bytes;
+    for _ in 0..reads {
+        read(io, engine, somewhere(random, first, count), 4096).await;
+    }
+    1.0 - (engine.status().served.slow_bytes - before) as f64 / (reads * 4096) as f64
+}
+
+/// Two sets of 40 MiB that live on the slow drive.
+const HOT: (u64, u64) = (2000, 320);
+const OTHER: (u64, u64) = (4000, 320);
+
+fn on_fast(engine: &Engine, (first, count): (u64, u64)) -> f64 {
+    let fast = |n: &u64| engine.places((first + 2 * n) * BYTES, 4096, 1)[0].place == Place::Fast;
+    (0..count).filter(fast).count() as f64 / count as f64
+}
+
+#[test]
+fn a_hot_set_that_jumps_is_followed_within_one_budget() {
+    play(Tuning::default(), |io, engine| async move {
+        let mut random = Random::new(1);
+        hit_ratio(&io, &engine, &mut random, HOT, 30_000).await;
+        let before = hit_ratio(&io, &engine, &mut random, HOT, 2000).await;
+        assert!(before > 0.9, "{before} {:?}", engine.status().policy);
+        // The budget is a byte for two of clients: for a set of 40 MiB, 80 MiB of reads.
+        let reads = 2 * OTHER.1 * BYTES / 4096;
+        hit_ratio(&io, &engine, &mut random, OTHER, reads).await;
+        let after = hit_ratio(&io, &engine, &mut random, OTHER, 2000).await;
+        assert!(after >= 0.9 * before, "{after} of {before}: {:?}", engine.status().policy);
+    });
+}
+
+#[test]
+fn a_film_ten_times_the_fast_drive_leaves_a_hot_set_where_it_is() {
+    play(Tuning::default(), |io, engine| async move {
+        let mut random = Random::new(2);
+        hit_ratio(&io, &engine, &mut random, HOT, 30_000).await;
+        io.sleep(10 * SECOND_NS).await;
+        let before = hit_ratio(&io, &engine, &mut random, HOT, 2000).await;
+        let place = on_fast(&engine, HOT);
+        // 960 MiB: what is there more than once, while the hot set is used now and then.
+        let begin = 5200 * BYTES;
+        let mut at = begin;
+        for piece in 0..10 * FAST_BYTES / (256 * KIB) {
+            read(&io, &engine, at, 256 * KIB).await;
+            at = if at + 512 * KIB > 6500 * BYTES { begin } else { at + 256 * KIB };
+            if piece % 16 == 0 {
+                read(&io, &engine, somewhere(&mut random, HOT.0, HOT.1), 4096).await;
+            }
+        }
+        io.sleep(10 * SECOND_NS).await;
+        let after = hit_ratio(&io, &engine, &mut random, HOT, 2000).await;
+        assert!(after > before - 0.02, "{before} became {after}: {:?}", engine.status().policy);
+        assert!(on_fast(&engine, HOT) > place - 0.02);
+    });
+}
+
+/// Time within which 99 of 100 reads end: three in ten of a new hot set, the others anywhere. And what
+/// moved meanwhile.
+fn p99_ns(tuning: Tuning, depth: u64) -> (u64, Status) {
+    play(tuning, |io, engine| async move {
+        let mut random = Random::new(3);
+        hit_ratio(&io, &engine, &mut random, HOT, 5000).await;
+        let times = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
+        let running = std::rc::Rc::new(std::cell::Cell::new(depth));
+        for client in 0..depth {
+            let (times, running) = (times.clone(), running.clone());
+            let (io, engine) = (io.clone(), engine.clone());
+            let mut random = Random::new(100 + client);
+            io.clone().spawn(async move {
+                for _ in 0..8000 / depth {
+                    let at = match random.below(10) {
+                        0..3 => somewhere(&mut random, OTHER.0, OTHER.1),
+                        _ => somewhere(&mut random, 0, 3200),
+                    };
+                    let begun_ns = io.now_ns();
+                    read(&io, &engine, at, 4096).await;
+                    times.borrow_mut().push(io.now_ns() - begun_ns);
+                }
+                running.set(running.get() - 1);
+            });
+        }
+        while running.get() > 0 {
+            io.sleep(100 * MILLISECOND_NS).await;
+        }
+        let mut times = times.borrow().clone();
+        times.sort_unstable();
+        (times[times.len() * 99 / 100], engine.status())
+    })
+}
+
+#[test]
+fn migration_under_full_load_lengthens_the_slowest_hundredth_by_a_tenth_at_most() {
+    for depth in [1, 4] {
+        // So little may be written that nothing moves.
+        let still = Tuning { wear_bytes_per_day: Some(1), ..Tuning::default() };
+        let (still_ns, status) = p99_ns(still, depth);
+        assert_eq!(status.moves.promoted_bytes, 0);
+        let (moving_ns, status) = p99_ns(Tuning::default(), depth);
+        let ratio = moving_ns as f64 / still_ns as f64;
+        println!("depth {depth}: {still_ns} ns, {moving_ns} ns with {:?}", status.moves);
+        assert!(status.moves.promoted_bytes > 20 * BYTES, "{:?}", status.moves);
+        assert!(ratio <= 1.1, "depth {depth}: {still_ns} ns became {moving_ns} ns");
+    }
+}
+
+#[test]
+fn what_a_day_may_wear_is_never_exceeded() {
+    let limit = 200 * MIB;
+    let tuning = Tuning { wear_bytes_per_day: Some(limit), ..Tuning::default() };
+    play(tuning, |io, engine| async move {
+        let mut random = Random::new(4);
+        let written = |engine: &Engine| engine.status().drives[0].traffic.write_bytes;
+        let mut sets = [HOT, OTHER, (5200, 320)].into_iter().cycle();
+        let begun = written(&engine);
+        for hour in 0..24 {
+            hit_ratio(&io, &engine, &mut random, sets.next().unwrap(), 2000).await;
+            io.sleep(3600 * SECOND_NS).await;
+            let worn = written(&engine) - begun;
+            // What the volume writes of its own, records of moves and the like, is not refused.
+            assert!(worn <= limit * (hour + 2) / 24 + MIB, "hour {hour}: {worn}");
+        }
+        let status = engine.status();
+        assert!(status.moves.promoted_bytes > 40 * MIB, "{:?}", status.moves);
+        assert!(status.policy.decisions.stays_wear > 0);
+    });
+}
+
+#[test]
+fn a_quiet_volume_lets_its_slow_drive_sleep_until_somebody_needs_it() {
+    let tuning = Tuning { quiet: true, ..Tuning::default() };
+    play(tuning, |io, engine| async move {
+        let below = |engine: &Engine| {
+            let traffic = engine.status().drives[1].traffic;
+            traffic.reads + traffic.writes + traffic.flushes
+        };
+        io.sleep(120 * SECOND_NS).await;
+        // The first changes mark their regions on the slow drive; then it is left alone.
+        for n in 0..50 {
+            put(&io, &engine, n * 40 * BYTES, 4096, 2).await;
+            engine.flush().await.unwrap();
+        }
+        io.sleep(120 * SECOND_NS).await;
+        let (before, wakes) = (below(&engine), engine.status().policy.wakes);
+        for n in 0..50 {
+            put(&io, &engine, n * 40 * BYTES + 8192, 4096, 2).await;
+            engine.flush().await.unwrap();
+            io.sleep(60 * SECOND_NS).await;
+        }
+        assert_eq!(below(&engine), before, "fifty minutes of sleep");
+        assert_eq!(engine.status().policy.wakes, wakes);
+        assert!(engine.status().log.dirty_bytes >= 25 * 4096, "what lives below waits");
+        engine.woken();
+        read(&io, &engine, 4001 * BYTES, 4096).await;
+        io.sleep(60 * SECOND_NS).await;
+        assert_eq!(engine.woken(), Some(WakeCause::Read));
+        assert_eq!(engine.status().policy.wakes.reads, wakes.reads + 1);
+        // It was awake: what waited is home now.
+        assert_eq!(engine.status().log.dirty_bytes, 0);
+    });
+}
