@@ -124,15 +124,10 @@ impl Atlas {
 
 /// A server's answer to `where`.
 pub fn answer(engine: &Engine, request: &ControlRequest) -> ControlReply {
-    let ranges = request.arguments.get("ranges").cloned().unwrap_or_default();
-    let ranges: Vec<Range> = match serde_json::from_value(ranges) {
+    let ranges = match ranges_of(request) {
         Ok(ranges) => ranges,
-        Err(error) => return ControlReply::failed("bad_ranges", error.to_string()),
+        Err(refusal) => return refusal,
     };
-    let bytes = ranges.iter().fold(0u64, |sum, (_, length)| sum.saturating_add(*length));
-    if bytes > BYTES_PER_QUESTION || ranges.len() > RANGES_PER_QUESTION {
-        return ControlReply::failed("too_much", "ask for at most 64 GiB and 1024 ranges at once");
-    }
     match serde_json::to_value(tell(engine, &ranges)) {
         Ok(value) => ControlReply::Done(value),
         Err(error) => ControlReply::failed("internal", error.to_string()),
@@ -142,4 +137,34 @@ pub fn answer(engine: &Engine, request: &ControlRequest) -> ControlReply {
 fn tell(engine: &Engine, ranges: &[Range]) -> Answer {
     let tallies = ranges.iter().map(|(at, length)| Tally::of(engine, *at, *length)).collect();
     Answer { size_bytes: engine.info().size_bytes, tallies }
+}
+
+/// A server's answer to `warm`: the ranges are to come to the fast drive.
+pub async fn warm(engine: &Engine, request: &ControlRequest) -> ControlReply {
+    let ranges = match ranges_of(request) {
+        Ok(ranges) => ranges,
+        Err(refusal) => return refusal,
+    };
+    let size_bytes = engine.info().size_bytes;
+    for (at, length) in ranges {
+        let length = length.min(size_bytes.saturating_sub(at));
+        if length > 0
+            && let Err(error) = engine.cache(at, length).await
+        {
+            return ControlReply::failed("failed", error.to_string());
+        }
+    }
+    ControlReply::Done(serde_json::Value::Null)
+}
+
+fn ranges_of(request: &ControlRequest) -> Result<Vec<Range>, ControlReply> {
+    let ranges = request.arguments.get("ranges").cloned().unwrap_or_default();
+    let ranges: Vec<Range> = serde_json::from_value(ranges)
+        .map_err(|error| ControlReply::failed("bad_ranges", error.to_string()))?;
+    let bytes = ranges.iter().fold(0u64, |sum, (_, length)| sum.saturating_add(*length));
+    if bytes > BYTES_PER_QUESTION || ranges.len() > RANGES_PER_QUESTION {
+        let limit = "ask for at most 64 GiB and 1024 ranges at once";
+        return Err(ControlReply::failed("too_much", limit));
+    }
+    Ok(ranges)
 }

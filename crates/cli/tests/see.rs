@@ -177,3 +177,32 @@ fn the_planner_says_which_size_is_enough_and_how_sure_that_is() {
     place.bimetal(&never).expect(1, &[]);
     place.bimetal(&["lab", "size", "t.csv", "--fast", "x", "--slow", "y"]).expect(2, &["x"]);
 }
+
+#[test]
+fn a_file_is_brought_to_the_fast_drive_when_asked_for() {
+    if !can_attach("warm") || !has_tools("warm", &["mkfs.ext4"]) {
+        return;
+    }
+    let place = Place::new();
+    place.create("v", "64M", "1G");
+    let attachment = place.attach("v");
+    must(tool("mkfs.ext4").arg("-q").arg(&attachment.device));
+    let mount = Mount::new(&attachment.device, place.path("mnt"));
+    fs::write(mount.dir.join("old"), pattern(1, 120 << 20)).unwrap();
+    must(tool("sync").arg("-f").arg(&mount.dir));
+    fs::write(mount.dir.join("film"), pattern(2, 5 << 20)).unwrap();
+    must(tool("sync").arg("-f").arg(&mount.dir));
+    let slow = || {
+        let said = place.bimetal(&["--json", "where", "mnt/film"]);
+        said.expect(0, &[]);
+        said.json()["total"]["slow_bytes"].as_u64().unwrap()
+    };
+    eventually("the film has left the log", || slow() > 4 << 20);
+    let warm = place.bimetal(&["warm", "mnt/film"]);
+    assert!(warm.code == 0 && warm.out.contains("film: warm"), "{warm:#?}");
+    assert_eq!(slow(), 0);
+    place.bimetal(&["warm", "conf"]).expect(1, &["no regular file"]);
+    mount.unmount();
+    let status = place.status("v");
+    assert_eq!(status["state"], "online", "{status}");
+}

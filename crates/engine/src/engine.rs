@@ -4,11 +4,11 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use io::{
-    Buf, Device, Durability, ErrorKind, Gate, Io, IoError, Place, Span, Volume, VolumeInfo,
-    WaitList, ZeroMode,
+    Buf, Device, Durability, ErrorKind, Gate, Io, IoError, Span, Volume, VolumeInfo, WaitList,
+    Worth, ZeroMode,
 };
 
-use crate::address::{BLOCK_BYTES, BlockId, ExtentId, Lsn, Tier};
+use crate::address::{BLOCK_BYTES, ExtentId, Lsn, Tier};
 use crate::cache_mode::CacheMode;
 use crate::canary::canary;
 use crate::checkpoint::{checkpoint, vouch, write_superblock};
@@ -21,7 +21,7 @@ use crate::flush_mode::FlushMode;
 use crate::format::superblock::{DOUBT_PAGE, State as Left, Superblock};
 use crate::geometry::Class;
 use crate::log::waits::WrittenWaits;
-use crate::log::{Logged, writer};
+use crate::log::writer;
 use crate::loss::{self, Loss, LostRange};
 use crate::map_repair::repair;
 use crate::marks::{self, Mark};
@@ -34,7 +34,7 @@ use crate::state::State;
 use crate::status::{DriveStatus, Exposed, LogStatus, PolicyStatus, Status};
 use crate::superblocks::{self, Found, Shorter, judge_alone, judge_pair};
 use crate::tuning::{self, TuningChange};
-use crate::{alone, deferred, homing, janitor, read, verify, write, zero};
+use crate::{alone, deferred, homing, janitor, read, verify, whereabouts, write, zero};
 
 /// Largest buffer one call takes: a large record, and what keeps one request from holding up
 /// others.
@@ -488,14 +488,6 @@ impl Engine {
         buf.copy_from_slice(&blocks[offset..][..length as usize]);
         (buf, outcome)
     }
-
-    fn place_of(&self, state: &State, extent: ExtentId) -> Place {
-        match state.map.get(extent).home().map(|home| home.tier) {
-            None => Place::Hole,
-            Some(Tier::Fast) => Place::Fast,
-            Some(Tier::Slow) => Place::Slow,
-        }
-    }
 }
 
 /// Finds out who the drives are and whether they belong together.
@@ -728,7 +720,7 @@ impl Volume for Engine {
             let mut state = self.0.state.borrow_mut();
             let last = state.extent_of(at + length - 1);
             for extent in (state.extent_of(at).0..=last.0).map(ExtentId) {
-                if self.place_of(&state, extent) == Place::Slow {
+                if state.map.get(extent).home().is_some_and(|home| home.tier == Tier::Slow) {
                     state.placer.request(extent);
                 }
             }
@@ -738,44 +730,11 @@ impl Volume for Engine {
     }
 
     fn places(&self, at: u64, length: u64, spans_max: usize) -> Vec<Span> {
-        let state = self.0.state.borrow();
-        let end = at.saturating_add(length).min(self.0.geometry.volume_bytes);
-        let mut spans: Vec<Span> = Vec::new();
-        let mut cursor = at;
-        while cursor < end {
-            let extent = state.extent_of(cursor);
-            let extent_end = (extent.0 + 1) * self.0.geometry.extent_bytes;
-            let home = match state.loss_at_home(extent) {
-                Some(_) => Place::Lost,
-                None => self.place_of(&state, extent),
-            };
-            let (place, next) = if state.map.get(extent).in_log() {
-                let block = BlockId(cursor / BLOCK_BYTES);
-                let place = match state.log.lookup(block) {
-                    Some(Logged::Lost { .. }) => Place::Lost,
-                    Some(Logged::Data { .. })
-                        if state.is_gone(Tier::Fast) && !alone::is_kept(&state, block) =>
-                    {
-                        Place::Lost
-                    }
-                    Some(Logged::Data { .. }) => Place::Log,
-                    Some(Logged::Zero { .. }) => Place::Hole,
-                    None => home,
-                };
-                (place, (block.0 + 1) * BLOCK_BYTES)
-            } else {
-                (home, extent_end)
-            };
-            let next = next.min(end);
-            let full = spans.len() == spans_max.max(1);
-            match spans.last_mut() {
-                Some(last) if last.place == place => last.length += next - cursor,
-                _ if full => break,
-                _ => spans.push(Span { length: next - cursor, place }),
-            }
-            cursor = next;
-        }
-        spans
+        whereabouts::places(&self.0, at, length, spans_max)
+    }
+
+    fn worths(&self, at: u64, length: u64, runs_max: usize) -> Vec<Worth> {
+        whereabouts::worths(&self.0, at, length, runs_max)
     }
 }
 

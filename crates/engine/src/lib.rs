@@ -54,6 +54,7 @@ mod status;
 mod superblocks;
 mod tuning;
 mod verify;
+mod whereabouts;
 mod write;
 mod zero;
 

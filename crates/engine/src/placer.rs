@@ -192,6 +192,11 @@ impl Placer {
         }
     }
 
+    /// How often an extent was read lately.
+    pub fn count(&self, extent: ExtentId) -> f64 {
+        self.heat.count(extent)
+    }
+
     /// A client asks for an extent to be fast.
     pub fn request(&mut self, extent: ExtentId) {
         self.heat.request(extent);

@@ -6,14 +6,14 @@
 //! * Times are from the call to its end, as a client of the volume sees them, without the door's
 //!   own work. Values are kept to two significant digits, up to [`LATENCY_MAX_NS`].
 //! * A recording ([`Metered::start_recording`]) keeps what is asked until it is fetched.
-//! * Hints ([`Volume::cache`]) and [`Volume::places`] are passed on uncounted.
+//! * Hints ([`Volume::cache`]) and [`Volume::places`] and the like are passed on uncounted.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
 use hdrhistogram::Histogram;
 use io::units::{MICROSECOND_NS, SECOND_NS};
-use io::{Buf, Durability, Io, IoError, Span, Volume, VolumeInfo, ZeroMode};
+use io::{Buf, Durability, Io, IoError, Span, Volume, VolumeInfo, Worth, ZeroMode};
 use serde::Serialize;
 
 use crate::recorder::{AskedKind, Batch, Recorder};
@@ -226,5 +226,9 @@ impl<V: Volume> Volume for Metered<V> {
 
     fn places(&self, at: u64, length: u64, spans_max: usize) -> Vec<Span> {
         self.volume.places(at, length, spans_max)
+    }
+
+    fn worths(&self, at: u64, length: u64, runs_max: usize) -> Vec<Worth> {
+        self.volume.worths(at, length, runs_max)
     }
 }

@@ -29,6 +29,6 @@ pub use executor::{Io, Sleep};
 pub use mailbox::{Receiver, Sender, Undelivered, mailbox};
 pub use op::{Completed, DeviceId, Op, OpId, SocketId};
 pub use socket::{Accepting, Listener, Socket, Transferring};
-pub use volume::{Durability, Place, Span, Volume, VolumeInfo, ZeroMode};
+pub use volume::{Durability, Place, Span, Volume, VolumeInfo, Worth, ZeroMode};
 pub use wait::{Gate, Pass, WaitList, WaitPlace};
 pub use world::{Park, Unpark, World};

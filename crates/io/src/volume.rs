@@ -61,6 +61,18 @@ pub struct Span {
     pub place: Place,
 }
 
+/// A run of bytes of which one is as much worth as the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Worth {
+    /// Length in bytes, never 0.
+    pub length: u64,
+    /// The slow drive does not have it, or not its newest state: it would be lost with the fast one.
+    pub dirty: bool,
+    /// How often it was read lately, in sixteenths: 16 for once, halved when as many other requests
+    /// came as the volume takes for its memory. 0: nothing is known.
+    pub heat: u32,
+}
+
 /// A block device as its clients see it. Calls may overlap freely; a read that starts after a
 /// write has ended sees it. All offsets and lengths are multiples of `sector_bytes` and lie
 /// inside the volume, otherwise the call fails with `ErrorKind::Range` and nothing happens.
@@ -97,4 +109,10 @@ pub trait Volume: 'static {
     /// Where the range is, as runs in order that cover it or a front part of it: at most
     /// `spans_max` (at least one) of them.
     fn places(&self, at: u64, length: u64, spans_max: usize) -> Vec<Span>;
+
+    /// What the range is worth, as runs in order that cover it or a front part of it: at most
+    /// `runs_max` (at least one) of them. Nothing is known of it where a volume does not say.
+    fn worths(&self, _at: u64, length: u64, _runs_max: usize) -> Vec<Worth> {
+        vec![Worth { length, dirty: false, heat: 0 }]
+    }
 }

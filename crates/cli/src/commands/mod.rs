@@ -21,4 +21,5 @@ pub mod set;
 pub mod status;
 pub mod trace;
 pub mod twin;
+pub mod warm;
 pub mod r#where;

@@ -194,7 +194,7 @@ impl Server {
         })
     }
 
-    /// Opens the control socket: `status`, `lost`, `set`, `where`, `trace` and `stop`.
+    /// Opens the control socket: `status`, `lost`, `set`, `where`, `warm`, `trace` and `stop`.
     fn open_control(
         self: &Rc<Server>,
         kernel: &Kernel,
@@ -223,6 +223,7 @@ impl Server {
                     }
                     ("set", Some(server)) => server.set(&request).await,
                     ("where", Some(server)) => atlas::answer(&server.engine, &request),
+                    ("warm", Some(server)) => atlas::warm(&server.engine, &request).await,
                     ("trace", Some(server)) => server.record(&request),
                     ("stop", _) => {
                         // Room for far more than ever wait: this does not block.

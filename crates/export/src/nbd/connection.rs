@@ -599,11 +599,10 @@ impl<V: Volume, T: Transport> Connection<V, T> {
     fn describe(&mut self, request: Request, one: bool, release: Release) {
         let Request { cookie, at, length, .. } = request;
         let spans_max = if one { STATUS_SPANS_ONE } else { STATUS_SPANS_MAX };
-        let spans = self.volume.places(at, u64::from(length), spans_max);
         let last = self.terms.contexts.selected().last();
         for context in self.terms.contexts.selected() {
             let done = Some(context) == last;
-            let runs = context.describe(&spans, length, one);
+            let runs = context.describe(&*self.volume, at, length, spans_max, one);
             if runs.is_empty() {
                 let message = "the volume does not know where this range is";
                 return self.refuse(cookie, error::EIO, message, release);

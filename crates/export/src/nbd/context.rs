@@ -3,10 +3,12 @@
 //! * `base:allocation`: bit 0 set for a hole, bit 1 for zeros (the protocol's own context).
 //! * `bimetal:tier`: where the range is now: 0 fast drive, 1 slow drive, 2 landing log, 3 hole,
 //!   4 lost (reading it is an error).
+//! * `bimetal:dirty`: 1 where the slow drive does not have the newest state, else 0.
+//! * `bimetal:heat`: how often it was read lately, in sixteenths.
 //!
-//! Ids are fixed: 1 and 2. They are valid for one connection, as the protocol wants it.
+//! Ids are fixed: 1 to 4. They are valid for one connection, as the protocol wants it.
 
-use io::{Place, Span};
+use io::{Place, Span, Volume};
 
 use super::protocol::allocation;
 
@@ -15,15 +17,20 @@ use super::protocol::allocation;
 pub(super) enum Context {
     Allocation,
     Tier,
+    Dirty,
+    Heat,
 }
 
 impl Context {
-    pub(super) const ALL: [Context; 2] = [Context::Allocation, Context::Tier];
+    pub(super) const ALL: [Context; 4] =
+        [Context::Allocation, Context::Tier, Context::Dirty, Context::Heat];
 
     pub(super) fn name(self) -> &'static str {
         match self {
             Context::Allocation => "base:allocation",
             Context::Tier => "bimetal:tier",
+            Context::Dirty => "bimetal:dirty",
+            Context::Heat => "bimetal:heat",
         }
     }
 
@@ -31,6 +38,8 @@ impl Context {
         match self {
             Context::Allocation => 1,
             Context::Tier => 2,
+            Context::Dirty => 3,
+            Context::Heat => 4,
         }
     }
 
@@ -40,69 +49,86 @@ impl Context {
         query == name || (query.ends_with(b":") && name.starts_with(query))
     }
 
-    /// The state flags of a place.
-    pub(super) fn state(self, place: Place) -> u32 {
-        match (self, place) {
-            (Context::Allocation, Place::Hole) => allocation::HOLE | allocation::ZERO,
-            (Context::Allocation, _) => 0,
-            (Context::Tier, Place::Fast) => 0,
-            (Context::Tier, Place::Slow) => 1,
-            (Context::Tier, Place::Log) => 2,
-            (Context::Tier, Place::Hole) => 3,
-            (Context::Tier, Place::Lost) => 4,
+    /// What the volume knows of a range, as descriptors (length, flags), neighbours of one state
+    /// merged. At most `length` bytes are described, in at most `runs_max` pieces; `one` keeps only the
+    /// first descriptor.
+    pub(super) fn describe(
+        self,
+        volume: &impl Volume,
+        at: u64,
+        length: u32,
+        runs_max: usize,
+        one: bool,
+    ) -> Vec<(u32, u32)> {
+        let bytes = u64::from(length);
+        match self {
+            Context::Allocation | Context::Tier => {
+                let spans = volume.places(at, bytes, runs_max);
+                let runs = spans.iter().map(|span| (span.length, self.state(*span)));
+                merged(runs, length, one)
+            }
+            Context::Dirty => {
+                let worths = volume.worths(at, bytes, runs_max);
+                merged(worths.iter().map(|w| (w.length, u32::from(w.dirty))), length, one)
+            }
+            Context::Heat => {
+                let worths = volume.worths(at, bytes, runs_max);
+                merged(worths.iter().map(|w| (w.length, w.heat)), length, one)
+            }
         }
     }
 
-    /// Turns spans into descriptors (length, flags), neighbours of one state merged. At most
-    /// `length` bytes are described; `one` keeps only the first.
-    pub(super) fn describe(self, spans: &[Span], length: u32, one: bool) -> Vec<(u32, u32)> {
-        let mut runs: Vec<(u32, u32)> = Vec::with_capacity(if one { 1 } else { spans.len() });
-        let mut left = u64::from(length);
-        for span in spans {
-            // Fits: `left` started as a u32.
-            let bytes = span.length.min(left) as u32;
-            if bytes == 0 {
-                break;
-            }
-            let state = self.state(span.place);
-            match runs.last_mut() {
-                Some((run, known)) if *known == state => *run += bytes,
-                Some(_) if one => break,
-                _ => runs.push((bytes, state)),
-            }
-            left -= u64::from(bytes);
+    /// The state flags of a span.
+    fn state(self, span: Span) -> u32 {
+        match (self, span.place) {
+            (Context::Allocation, Place::Hole) => allocation::HOLE | allocation::ZERO,
+            (Context::Allocation, _) => 0,
+            (_, Place::Fast) => 0,
+            (_, Place::Slow) => 1,
+            (_, Place::Log) => 2,
+            (_, Place::Hole) => 3,
+            (_, Place::Lost) => 4,
         }
-        runs
     }
+}
+
+fn merged(runs: impl Iterator<Item = (u64, u32)>, length: u32, one: bool) -> Vec<(u32, u32)> {
+    let mut merged: Vec<(u32, u32)> = Vec::new();
+    let mut left = u64::from(length);
+    for (bytes, state) in runs {
+        // Fits: `left` started as a u32.
+        let bytes = bytes.min(left) as u32;
+        if bytes == 0 {
+            break;
+        }
+        match merged.last_mut() {
+            Some((run, known)) if *known == state => *run += bytes,
+            Some(_) if one => break,
+            _ => merged.push((bytes, state)),
+        }
+        left -= u64::from(bytes);
+    }
+    merged
 }
 
 /// The contexts a client has selected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Contexts {
-    allocation: bool,
-    tier: bool,
-}
+pub(super) struct Contexts([bool; Context::ALL.len()]);
 
 impl Contexts {
     /// None selected.
-    pub(super) const NONE: Contexts = Contexts { allocation: false, tier: false };
+    pub(super) const NONE: Contexts = Contexts([false; Context::ALL.len()]);
 
     pub(super) fn select(&mut self, context: Context) {
-        match context {
-            Context::Allocation => self.allocation = true,
-            Context::Tier => self.tier = true,
-        }
+        self.0[context as usize] = true;
     }
 
     pub(super) fn any(self) -> bool {
-        self.allocation || self.tier
+        self.0.contains(&true)
     }
 
     pub(super) fn selected(self) -> impl Iterator<Item = Context> {
-        Context::ALL.into_iter().filter(move |context| match context {
-            Context::Allocation => self.allocation,
-            Context::Tier => self.tier,
-        })
+        Context::ALL.into_iter().filter(move |context| self.0[*context as usize])
     }
 }
 
@@ -118,18 +144,22 @@ mod tests {
         Span { length: 1 << 40, place: Place::Slow },
     ];
 
+    fn described(context: Context, length: u32, one: bool) -> Vec<(u32, u32)> {
+        merged(SPANS.iter().map(|span| (span.length, context.state(*span))), length, one)
+    }
+
     #[test]
     fn neighbours_of_one_state_are_one_run() {
-        let runs = Context::Allocation.describe(&SPANS, 65536, false);
+        let runs = described(Context::Allocation, 65536, false);
         assert_eq!(runs, [(12288, 0), (8192, 3), (45056, 0)]);
-        let runs = Context::Tier.describe(&SPANS, 65536, false);
+        let runs = described(Context::Tier, 65536, false);
         assert_eq!(runs, [(4096, 0), (8192, 2), (8192, 3), (45056, 1)]);
     }
 
     #[test]
     fn a_single_run_is_as_long_as_it_can_be_and_never_beyond_the_request() {
-        assert_eq!(Context::Allocation.describe(&SPANS, u32::MAX, true), [(12288, 0)]);
-        assert_eq!(Context::Tier.describe(&SPANS, 512, true), [(512, 0)]);
+        assert_eq!(described(Context::Allocation, u32::MAX, true), [(12288, 0)]);
+        assert_eq!(described(Context::Tier, 512, true), [(512, 0)]);
     }
 
     #[test]

@@ -130,9 +130,9 @@ fn contexts_are_listed_by_namespace_and_selected_by_name() {
         contexts.map(|(_, data)| String::from_utf8(data[4..].to_vec()).unwrap()).collect()
     };
     let all = names(ask(&mut haggler, list, &context_query("", &[])).0);
-    assert_eq!(all, ["base:allocation", "bimetal:tier"]);
+    assert_eq!(all, ["base:allocation", "bimetal:tier", "bimetal:dirty", "bimetal:heat"]);
     let some = names(ask(&mut haggler, list, &context_query("", &["bimetal:"])).0);
-    assert_eq!(some, ["bimetal:tier"]);
+    assert_eq!(some, ["bimetal:tier", "bimetal:dirty", "bimetal:heat"]);
     let set = option::SET_META_CONTEXT;
     let (selected, _) = ask(&mut haggler, set, &context_query("disk", &["qemu:x", "bimetal:tier"]));
     assert_eq!(selected[0].1[..4], 2_u32.to_be_bytes());

@@ -1,0 +1,90 @@
+//! Where data is now, and what it is worth: what doors and people may ask.
+
+use io::{Place, Span, Worth};
+
+use crate::address::{BLOCK_BYTES, BlockId, ExtentId, Tier};
+use crate::alone;
+use crate::log::Logged;
+use crate::shared::Shared;
+use crate::state::State;
+
+/// Parts of a read that one count of `Worth::heat` stands for.
+const HEAT_STEPS: f64 = 16.0;
+
+/// A piece of an extent, from somewhere in it.
+struct Piece {
+    place: Place,
+    dirty: bool,
+    extent: ExtentId,
+    /// Where it ends in the volume, at most.
+    end: u64,
+}
+
+/// The range as runs in one place, at most `spans_max` of them (at least one).
+pub(crate) fn places(shared: &Shared, at: u64, length: u64, spans_max: usize) -> Vec<Span> {
+    let state = shared.state.borrow();
+    let end = at.saturating_add(length).min(shared.geometry.volume_bytes);
+    let mut spans: Vec<Span> = Vec::new();
+    let mut cursor = at;
+    while cursor < end {
+        let Piece { place, end: piece_end, .. } = piece(shared, &state, cursor);
+        let length = piece_end.min(end) - cursor;
+        let full = spans.len() == spans_max.max(1);
+        match spans.last_mut() {
+            Some(last) if last.place == place => last.length += length,
+            _ if full => break,
+            _ => spans.push(Span { length, place }),
+        }
+        cursor += length;
+    }
+    spans
+}
+
+/// The range as runs of one worth, at most `runs_max` of them (at least one).
+pub(crate) fn worths(shared: &Shared, at: u64, length: u64, runs_max: usize) -> Vec<Worth> {
+    let state = shared.state.borrow();
+    let end = at.saturating_add(length).min(shared.geometry.volume_bytes);
+    let mut runs: Vec<Worth> = Vec::new();
+    let mut cursor = at;
+    while cursor < end {
+        let Piece { dirty, extent, end: piece_end, .. } = piece(shared, &state, cursor);
+        let length = piece_end.min(end) - cursor;
+        let heat = (state.placer.count(extent) * HEAT_STEPS).round() as u32;
+        let full = runs.len() == runs_max.max(1);
+        match runs.last_mut() {
+            Some(last) if last.dirty == dirty && last.heat == heat => last.length += length,
+            _ if full => break,
+            _ => runs.push(Worth { length, dirty, heat }),
+        }
+        cursor += length;
+    }
+    runs
+}
+
+fn piece(shared: &Shared, state: &State, at: u64) -> Piece {
+    let extent = state.extent_of(at);
+    let mapping = state.map.get(extent);
+    let tier = mapping.home().map(|home| home.tier);
+    let home = match (state.loss_at_home(extent), tier) {
+        (Some(_), _) => Place::Lost,
+        (None, None) => Place::Hole,
+        (None, Some(Tier::Fast)) => Place::Fast,
+        (None, Some(Tier::Slow)) => Place::Slow,
+    };
+    let home_dirty = home == Place::Fast && !mapping.is_current_on_slow();
+    if !mapping.in_log() {
+        let end = (extent.0 + 1) * shared.geometry.extent_bytes;
+        return Piece { place: home, dirty: home_dirty, extent, end };
+    }
+    let block = BlockId(at / BLOCK_BYTES);
+    let (place, dirty) = match state.log.lookup(block) {
+        Some(Logged::Lost { .. }) => (Place::Lost, false),
+        Some(Logged::Data { .. }) if state.is_gone(Tier::Fast) && !alone::is_kept(state, block) => {
+            (Place::Lost, false)
+        }
+        Some(Logged::Data { .. }) => (Place::Log, true),
+        Some(Logged::Zero { .. }) => (Place::Hole, true),
+        None => (home, home_dirty),
+    };
+    Piece { place, dirty, extent, end: (block.0 + 1) * BLOCK_BYTES }
+}
