@@ -10,6 +10,7 @@ mod drive;
 mod failure;
 mod file_extents;
 mod holdings;
+mod homecoming;
 mod in_use;
 mod loss_status;
 mod lost_files;
@@ -26,6 +27,7 @@ mod tally;
 mod volume_file;
 mod volume_name;
 mod volume_status;
+mod wishing;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -75,6 +77,11 @@ enum Verb {
     List(commands::list::ListArguments),
     Status(commands::status::StatusArguments),
     Set(commands::set::SetArguments),
+    Flush(commands::flush::FlushArguments),
+    Evacuate(commands::evacuate::EvacuateArguments),
+    Pin(commands::pin::PinArguments),
+    Unpin(commands::unpin::UnpinArguments),
+    Advise(commands::advise::AdviseArguments),
     Iostat(commands::iostat::IostatArguments),
     Map(commands::map::MapArguments),
     Where(commands::r#where::WhereArguments),
@@ -103,6 +110,11 @@ impl Verb {
             Verb::List(_) => "list",
             Verb::Status(_) => "status",
             Verb::Set(_) => "set",
+            Verb::Flush(_) => "flush",
+            Verb::Evacuate(_) => "evacuate",
+            Verb::Pin(_) => "pin",
+            Verb::Unpin(_) => "unpin",
+            Verb::Advise(_) => "advise",
             Verb::Iostat(_) => "iostat",
             Verb::Map(_) => "map",
             Verb::Where(_) => "where",
@@ -131,6 +143,11 @@ impl Verb {
             Verb::List(arguments) => commands::list::run(arguments, settings),
             Verb::Status(arguments) => commands::status::run(arguments, settings),
             Verb::Set(arguments) => commands::set::run(arguments, settings),
+            Verb::Flush(arguments) => commands::flush::run(arguments, settings),
+            Verb::Evacuate(arguments) => commands::evacuate::run(arguments, settings),
+            Verb::Pin(arguments) => commands::pin::run(arguments, settings),
+            Verb::Unpin(arguments) => commands::unpin::run(arguments, settings),
+            Verb::Advise(arguments) => commands::advise::run(arguments, settings),
             Verb::Iostat(arguments) => commands::iostat::run(arguments, settings),
             Verb::Map(arguments) => commands::map::run(arguments, settings),
             Verb::Where(arguments) => commands::r#where::run(arguments, settings),

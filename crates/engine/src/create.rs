@@ -12,6 +12,7 @@ use crate::format::superblock::{
 };
 use crate::geometry::{CreateOptions, Geometry, plan};
 use crate::superblocks;
+use crate::wishes::Wishes;
 
 /// Metadata is zeroed in pieces of this size, so that progress can be shown.
 const ZERO_STEP_BYTES: u64 = 64 * MIB;
@@ -70,6 +71,7 @@ pub async fn create(
         cache_mode: options.cache_mode,
         alone: false,
         tuning: options.tuning,
+        wishes: Wishes::default(),
         read_only_compatible: DOUBT_PAGE,
     };
     let devices = [fast, slow];

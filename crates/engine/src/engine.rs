@@ -34,6 +34,7 @@ use crate::state::State;
 use crate::status::{DriveStatus, Exposed, LogStatus, PolicyStatus, Status};
 use crate::superblocks::{self, Found, Shorter, judge_alone, judge_pair};
 use crate::tuning::{self, TuningChange};
+use crate::wishes::{Wish, Wishes};
 use crate::{alone, deferred, homing, janitor, read, verify, whereabouts, write, zero};
 
 /// Largest buffer one call takes: a large record, and what keeps one request from holding up
@@ -144,7 +145,8 @@ impl Engine {
         }
         state.last_request_ns = io.now_ns();
         state.placer.set_placement(options.placement);
-        if !read_only {
+        // Of the slow drive alone nothing is staged: it is written in place (`alone.rs`).
+        if !read_only && !state.is_alone() {
             let tuning = pair[0].tuning;
             let default = Stage::bytes_by_default(&state.geometry);
             let stage_bytes = options.stage_bytes.or(tuning.stage_bytes).unwrap_or(default);
@@ -153,6 +155,8 @@ impl Engine {
             let written = fast.traffic().write_bytes;
             state.placer.limit_wear(tuning.wear_bytes_per_day.unwrap_or(0), written, now_ns);
             state.quiet = Quiet::new(tuning.quiet, now_ns);
+            state.wishes = pair[0].wishes.clone();
+            state.wish_hand = (!state.wishes.ranges().is_empty()).then_some(0);
         }
         if let Some(damage) = damage {
             state.loss.get_or_insert_default().damage.insert(0, damage);
@@ -339,6 +343,32 @@ impl Engine {
         homing::set_mode(&self.0, mode).await
     }
 
+    /// Class cache: brings home what only the fast drive has, and returns when all is there. What
+    /// clients write meanwhile goes home at once.
+    ///
+    /// # Errors
+    /// `Unsuitable` for a volume of another class, in deferred durability, or when it was cancelled;
+    /// when the volume takes no writes, or a device fails.
+    pub async fn bring_home(&self) -> Result<(), Error> {
+        if self.0.read_only {
+            return Err(Error::ReadOnly);
+        }
+        if self.0.is_alone() {
+            let text = "the fast drive is gone: the slow one has all there is";
+            return Err(Error::Unsuitable(text.into()));
+        }
+        self.0.alive()?;
+        let _request = Request::begin(&self.0);
+        homing::bring_home(&self.0).await
+    }
+
+    /// Ends [`Engine::bring_home`], or a change into write-through, if one is under way.
+    pub fn cancel_homecoming(&self) {
+        if let Some(homecoming) = &mut self.0.state.borrow_mut().homecoming {
+            *homecoming = homing::Homecoming::Cancelled;
+        }
+    }
+
     /// Changes a setting of placement, now and for later openings.
     ///
     /// # Errors
@@ -350,6 +380,23 @@ impl Engine {
         self.0.alive()?;
         let _request = Request::begin(&self.0);
         tuning::set(&self.0, change).await
+    }
+
+    /// Wishes something for the extents of a range, now and for later openings, or nothing any more.
+    /// What is pinned moves when clients rest.
+    ///
+    /// # Errors
+    /// `Unsuitable` when there are too many ranges, or more is pinned than fits; when the volume takes
+    /// no writes, or a device fails.
+    pub async fn wish(&self, at: u64, length: u64, wish: Option<Wish>) -> Result<(), Error> {
+        self.check(at, length, true)?;
+        let _request = Request::begin(&self.0);
+        tuning::wish(&self.0, at, length, wish).await
+    }
+
+    /// What is wished for ranges of the volume.
+    pub fn wishes(&self) -> Wishes {
+        self.0.state.borrow().wishes.clone()
     }
 
     /// What has woken the slow drive of a quiet volume since this was last asked.

@@ -7,6 +7,7 @@ use crate::geometry::Geometry;
 use crate::guards::Guards;
 use crate::map::Map;
 use crate::slots::Slots;
+use crate::wishes::{Wish, Wishes};
 
 /// Borrowed parts of the state, so that the policy can be asked with the rest of it in hand.
 pub(crate) struct FastView<'a> {
@@ -14,6 +15,7 @@ pub(crate) struct FastView<'a> {
     pub guards: &'a Guards,
     pub slots: &'a [Slots; 2],
     pub geometry: &'a Geometry,
+    pub wishes: &'a Wishes,
     /// Slots that are spoken for: the reserve, and those that wait for their data.
     pub taken: u64,
 }
@@ -26,7 +28,10 @@ impl FastDrive for FastView<'_> {
     fn may_leave(&self, extent: ExtentId) -> bool {
         let mapping = self.map.get(extent);
         let resident = mapping.home().is_some_and(|home| home.tier == Tier::Fast);
-        if !resident || mapping.moving() || mapping.in_log() || self.guards.home_written(extent) {
+        if !resident || self.wishes.of(extent) == Some(Wish::Pinned) {
+            return false;
+        }
+        if mapping.moving() || mapping.in_log() || self.guards.home_written(extent) {
             return false;
         }
         let slow = &self.slots[Tier::Slow.index()];

@@ -8,6 +8,7 @@
 //!   than the copy beside it.
 //! * One at a time is at it (`Shared::background`): the janitor, a flush, or a change of mode.
 
+use std::future::Future;
 use std::rc::Rc;
 
 use io::units::MILLISECOND_NS;
@@ -127,6 +128,10 @@ async fn mirror(shared: &Rc<Shared>, end: Lsn) -> Result<(), Error> {
 async fn all_home(shared: &Rc<Shared>) -> Result<(), Error> {
     flush_all(shared).await?;
     loop {
+        if shared.state.borrow().homecoming == Some(Homecoming::Cancelled) {
+            let text = "it was ended before everything was home; nothing is lost by that";
+            return Err(Error::Unsuitable(text.into()));
+        }
         let end = shared.state.borrow().log.end();
         logged_home(shared, end).await?;
         if shared.state.borrow().map.on_fast_alone() == 0 {
@@ -195,21 +200,73 @@ pub(crate) async fn set_mode(shared: &Rc<Shared>, mode: CacheMode) -> Result<(),
     outcome
 }
 
-async fn to_write_through(shared: &Rc<Shared>) -> Result<(), Error> {
-    if shared.state.borrow().exposure.mode() != FlushMode::Strict {
-        let text = "write-through brings home what a flush covers, which deferred durability does \
-                    not: set durability=strict first";
+/// Bringing everything home while clients go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Homecoming {
+    UnderWay,
+    /// Somebody wants it to end.
+    Cancelled,
+}
+
+/// Brings home what only the fast drive has. What clients write meanwhile goes home at once, so that
+/// the end comes.
+pub(crate) async fn bring_home(shared: &Rc<Shared>) -> Result<(), Error> {
+    if shared.geometry.class != Class::Cache {
+        let text = "what lives on the fast drive of a volume of class span has no home below; \
+                    this is for class cache";
         return Err(Error::Unsuitable(text.into()));
     }
+    let _alone = shared.mode_turn.enter(1).await;
+    shared.unpoisoned()?;
+    if shared.state.borrow().homeward {
+        return flush_through(shared).await;
+    }
+    let outcome = with_routes_home(shared, async { all_home(shared).await }).await;
+    stop_homeward(shared);
+    outcome
+}
+
+/// Has every route go home, waits for who was under way, and does something in the background's turn.
+async fn with_routes_home(
+    shared: &Rc<Shared>,
+    deed: impl Future<Output = Result<(), Error>>,
+) -> Result<(), Error> {
+    refuse_deferred(shared)?;
     let epoch = {
         let mut state = shared.state.borrow_mut();
         state.homeward = true;
+        state.homecoming = Some(Homecoming::UnderWay);
         state.home_accesses.close_epoch()
     };
-    let outcome = async {
-        // Who chose another route before has arrived, and makes nothing dirty any more.
-        shared.home_accesses_ended(epoch).await;
-        let _turn = shared.background.enter(1).await;
+    // Who chose another route before has arrived, and makes nothing dirty any more.
+    shared.home_accesses_ended(epoch).await;
+    let turn = shared.background.enter(1).await;
+    let outcome = deed.await;
+    drop(turn);
+    shared.state.borrow_mut().homecoming = None;
+    outcome
+}
+
+/// Routes are those of write-back again.
+fn stop_homeward(shared: &Shared) {
+    let mut state = shared.state.borrow_mut();
+    state.homeward = false;
+    state.kept.clear();
+    state.unmirrored.clear();
+}
+
+fn refuse_deferred(shared: &Shared) -> Result<(), Error> {
+    if shared.state.borrow().exposure.mode() == FlushMode::Strict {
+        return Ok(());
+    }
+    let text = "write-through brings home what a flush covers, which deferred durability does not: \
+                set durability=strict first";
+    Err(Error::Unsuitable(text.into()))
+}
+
+async fn to_write_through(shared: &Rc<Shared>) -> Result<(), Error> {
+    refuse_deferred(shared)?;
+    let deed = async {
         if !canary!(SwitchedBeforeHome) {
             all_home(shared).await?;
         }
@@ -218,15 +275,12 @@ async fn to_write_through(shared: &Rc<Shared>) -> Result<(), Error> {
         write_all_pages(shared).await?;
         write_superblocks(shared, |superblock| superblock.cache_mode = CacheMode::WriteThrough)
             .await
-    }
-    .await;
-    let mut state = shared.state.borrow_mut();
+    };
+    let outcome = with_routes_home(shared, deed).await;
     if outcome.is_ok() {
-        state.through = true;
+        shared.state.borrow_mut().through = true;
     } else {
-        state.homeward = false;
-        state.kept.clear();
-        state.unmirrored.clear();
+        stop_homeward(shared);
     }
     outcome
 }

@@ -272,6 +272,7 @@ fn has_moves(state: &State) -> bool {
         || state.placer.has_leaving()
         || state.stage.entering() > 0
         || state.stage.has_unconsidered()
+        || state.wish_hand.is_some()
         || !state.bad_copies.is_empty()
         || state.slots[0].free() < state.fast_reserve()
 }

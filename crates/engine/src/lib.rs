@@ -55,6 +55,7 @@ mod superblocks;
 mod tuning;
 mod verify;
 mod whereabouts;
+mod wishes;
 mod write;
 mod zero;
 
@@ -79,3 +80,4 @@ pub use status::{
 };
 pub use superblocks::judge;
 pub use tuning::{Tuning, TuningChange};
+pub use wishes::{Wish, WishRange, Wishes};

@@ -22,6 +22,7 @@ use crate::marks::{self, Mark};
 use crate::shared::{AccessPass, Looks, Shared};
 use crate::staging;
 use crate::state::State;
+use crate::wishes::Wish;
 
 /// Bytes moved per batch: a disk's 10 ms, so that a foreground request that arrives meanwhile waits
 /// no longer than behind one large neighbour. At least one extent is moved.
@@ -122,6 +123,7 @@ fn plan(state: &mut State, effort: Effort, fast_written: u64, now_ns: u64) -> Ve
     promote_staged(state, &mut moves, batch);
     if effort == Effort::All {
         promote_candidates(state, &mut moves, batch, fast_written, now_ns);
+        grant_wishes(state, &mut moves, batch, fast_written, now_ns);
     }
     moves.sort_by_key(|one| match one.source.tier {
         Tier::Slow => one.source,
@@ -213,6 +215,58 @@ fn promote_candidates(
             push_move(state, moves, extent, Tier::Fast);
         }
     }
+}
+
+/// What is pinned goes up, and what is to be cold goes down.
+fn grant_wishes(
+    state: &mut State,
+    moves: &mut Vec<Move>,
+    batch: usize,
+    fast_written: u64,
+    now_ns: u64,
+) {
+    while moves.len() < batch {
+        let Some((extent, wish)) = next_wished(state) else { break };
+        let free = !state.map.get(extent).moving() && !state.guards.home_written(extent);
+        match wish {
+            Wish::Pinned if free => {
+                if !staging::admit(state, extent, Occasion::Rest, fast_written, now_ns) {
+                    continue;
+                }
+                if state.slots[0].free() <= state.slots_kept() {
+                    // Who leaves for it must be gone first.
+                    state.wish_hand = Some(extent.0);
+                    break;
+                }
+                push_move(state, moves, extent, Tier::Fast);
+            }
+            Wish::Cold if free => {
+                push_move(state, moves, extent, Tier::Slow);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The next extent that is not where it is wished to be.
+fn next_wished(state: &mut State) -> Option<(ExtentId, Wish)> {
+    let hand = state.wish_hand?;
+    for range in state.wishes.ranges() {
+        let wanted = match range.wish {
+            Wish::Pinned => Tier::Slow,
+            Wish::Cold => Tier::Fast,
+            Wish::Hot | Wish::Stream => continue,
+        };
+        for extent in range.first.max(hand)..range.first + range.count {
+            let home = state.map.get(ExtentId(extent)).home();
+            if home.is_some_and(|home| home.tier == wanted) {
+                state.wish_hand = Some(extent + 1);
+                return Some((ExtentId(extent), range.wish));
+            }
+        }
+    }
+    state.wish_hand = None;
+    None
 }
 
 fn is_below(state: &State, extent: ExtentId) -> bool {

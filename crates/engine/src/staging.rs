@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use io::{Buf, Transfer};
-use policy::{Measured, Occasion, Policy, Refusal};
+use policy::{FastDrive, Measured, Occasion, Policy, Refusal, Touch};
 
 use crate::address::{ExtentId, Tier};
 use crate::canary::canary;
@@ -16,6 +16,7 @@ use crate::read::{Part, Source};
 use crate::shared::Shared;
 use crate::stage::Leaving;
 use crate::state::State;
+use crate::wishes::Wish;
 
 /// Has parts that must be read from the slow drive bring their extents along, where the policy says so.
 pub(crate) fn look_around(
@@ -73,10 +74,18 @@ fn brings_along(state: &mut State, request: &Request, extent: ExtentId, bytes: u
         state.placer.missed(extent, request);
         return false;
     }
+    let wish = state.wishes.of(extent);
+    if wish == Some(Wish::Cold) {
+        return false;
+    }
     let touch = request.touch(extent, bytes, false);
+    let touch = Touch { is_stream: touch.is_stream || wish == Some(Wish::Stream), ..touch };
+    let wanted = matches!(wish, Some(Wish::Hot | Wish::Pinned));
     let (placer, view) = state.placer_and_view();
-    if placer.heat.reads_around(&touch, &view).is_err() {
-        placer.missed(extent, request);
+    if !wanted && placer.heat.reads_around(&touch, &view).is_err() {
+        if wish.is_none() {
+            placer.missed(extent, request);
+        }
         return false;
     }
     state.stage.expect(extent);
@@ -163,6 +172,11 @@ pub(crate) fn admit(
     fast_written: u64,
     now_ns: u64,
 ) -> bool {
+    let wish = state.wishes.of(extent);
+    if matches!(wish, Some(Wish::Cold | Wish::Stream)) {
+        state.placer.heat.decisions.stays_wished += 1;
+        return false;
+    }
     let coming = (state.stage.entering() + 1) * state.geometry.extent_bytes;
     if !state.placer.wear_covers(coming, fast_written, now_ns) {
         state.placer.heat.decisions.stays_wear += 1;
@@ -177,6 +191,16 @@ pub(crate) fn admit(
         return false;
     }
     let (placer, view) = state.placer_and_view();
+    if matches!(wish, Some(Wish::Hot | Wish::Pinned)) {
+        let leaving = if view.free() == 0 { placer.heat.coldest(&view) } else { None };
+        if view.free() == 0 && leaving.is_none() {
+            placer.heat.decisions.stays_no_slot += 1;
+            return false;
+        }
+        placer.leaves(leaving);
+        placer.heat.decisions.up_wished += 1;
+        return true;
+    }
     match placer.heat.admit(extent, occasion, &view) {
         Ok(leaving) => {
             placer.leaves(leaving);

@@ -19,6 +19,7 @@ use crate::format::map_page::{ENTRIES_PER_PAGE, encode_entry};
 use crate::format::record::Entry;
 use crate::geometry::{Class, Geometry};
 use crate::guards::Guards;
+use crate::homing::Homecoming;
 use crate::kept::{self, Kept};
 use crate::line::Line;
 use crate::log::Log;
@@ -32,6 +33,7 @@ use crate::rescue::Rescue;
 use crate::slots::{Quarantine, Slots};
 use crate::stage::Stage;
 use crate::status::{Moves, Recovery, RequestUse, Served};
+use crate::wishes::{Wish, Wishes};
 
 /// Flush coalescing: who comes while one runs shares the next.
 #[derive(Debug, Default)]
@@ -97,6 +99,10 @@ pub(crate) struct State {
     pub placer: Placer,
     /// Extents of the slow drive in RAM.
     pub stage: Stage,
+    /// What is wished for ranges of the volume.
+    pub wishes: Wishes,
+    /// Extents whose wishes are to be looked at come from here on; `None`: all are where they should be.
+    pub wish_hand: Option<u64>,
     /// Whether the slow drive may sleep.
     pub quiet: Quiet,
     /// How often the background may be in the way.
@@ -139,6 +145,8 @@ pub(crate) struct State {
     /// Class cache: what is written is on its way home at once, nothing becomes dirty, and what only
     /// the log has is kept in memory.
     pub homeward: bool,
+    /// Everything is being brought home.
+    pub homecoming: Option<Homecoming>,
     /// Class cache: write-through is in force. What was flushed is at home, so that the fast drive
     /// may die.
     pub through: bool,
@@ -174,6 +182,8 @@ impl State {
             guards: Guards::default(),
             placer: Placer::new(geometry),
             stage: Stage::default(),
+            wishes: Wishes::default(),
+            wish_hand: None,
             quiet: Quiet::default(),
             courtesy: Courtesy::default(),
             young: FixedMap::default(),
@@ -196,6 +206,7 @@ impl State {
             promised_blocks: 0,
             unreadable: BTreeSet::new(),
             homeward: false,
+            homecoming: None,
             through: false,
             alone: None,
             kept: Kept::default(),
@@ -235,6 +246,10 @@ impl State {
             return self.take_slot(Tier::Slow, extent);
         }
         let free = [self.slots[0].free(), self.slow_slots_for(extent)];
+        let below = matches!(self.wishes.of(extent), Some(Wish::Cold | Wish::Stream));
+        if below && free[1] > 0 {
+            return self.take_slot(Tier::Slow, extent);
+        }
         let Some(tier) = self.placer.admit(free[0], free[1], self.fast_reserve()) else {
             marks::hit(Mark::VolumeFull);
             return None;
@@ -248,8 +263,8 @@ impl State {
     /// What the policy is shown of the fast drive, and the policy.
     pub fn placer_and_view(&mut self) -> (&mut Placer, FastView<'_>) {
         let taken = self.fast_reserve() + self.stage.entering();
-        let State { placer, map, guards, slots, geometry, .. } = self;
-        (placer, FastView { map, guards, slots, geometry, taken })
+        let State { placer, map, guards, slots, geometry, wishes, .. } = self;
+        (placer, FastView { map, guards, slots, geometry, wishes, taken })
     }
 
     /// A slot for the extent on the given drive.

@@ -4,12 +4,17 @@ use std::fmt;
 use std::rc::Rc;
 use std::str::FromStr;
 
-use io::units::{GIB, MIB};
+use io::units::{GIB, MIB, human_bytes};
 
+use crate::address::Tier;
 use crate::checkpoint::write_superblocks;
 use crate::error::Error;
 use crate::shared::Shared;
 use crate::stage::Stage;
+use crate::wishes::{RANGES_MAX, Wish};
+
+/// So much of the fast drive may be pinned.
+const PINNED_PERCENT_MAX: u64 = 80;
 
 /// The settings of a volume's placement. All zero: as it comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -125,6 +130,47 @@ pub(crate) async fn set(shared: &Rc<Shared>, change: TuningChange) -> Result<(),
                 state.stage.resize(tuning.stage_bytes.unwrap_or(default), &shared.geometry);
             }
         }
+    }
+    shared.janitor_work.wake_all();
+    Ok(())
+}
+
+/// Wishes something for the extents of a range, now and for later openings.
+pub(crate) async fn wish(
+    shared: &Rc<Shared>,
+    at: u64,
+    length: u64,
+    wish: Option<Wish>,
+) -> Result<(), Error> {
+    let _alone = shared.mode_turn.enter(1).await;
+    shared.unpoisoned()?;
+    let extent_bytes = shared.geometry.extent_bytes;
+    let (first, end) = (at / extent_bytes, (at + length).div_ceil(extent_bytes));
+    if first == end {
+        return Ok(());
+    }
+    let wishes = shared.superblock.borrow().wishes.with(first, end - first, wish);
+    let wishes = wishes.ok_or_else(|| {
+        let text = format!(
+            "a volume keeps wishes for {RANGES_MAX} ranges at most; make some of them one, or unpin some"
+        );
+        Error::Unsuitable(text)
+    })?;
+    // The rest of the fast drive stays for what is written and what proves itself.
+    let pinned_max = shared.geometry.layouts[Tier::Fast.index()].slots * PINNED_PERCENT_MAX / 100;
+    if wishes.pinned() > pinned_max && wish == Some(Wish::Pinned) {
+        let text = format!(
+            "{} would be pinned, and {} fit ({PINNED_PERCENT_MAX} % of the fast drive)",
+            human_bytes(wishes.pinned() * extent_bytes),
+            human_bytes(pinned_max * extent_bytes)
+        );
+        return Err(Error::Unsuitable(text));
+    }
+    write_superblocks(shared, |superblock| superblock.wishes = wishes.clone()).await?;
+    {
+        let mut state = shared.state.borrow_mut();
+        state.wishes = wishes;
+        state.wish_hand = Some(0);
     }
     shared.janitor_work.wake_all();
     Ok(())

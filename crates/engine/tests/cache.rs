@@ -287,3 +287,69 @@ fn what_only_the_fast_drive_has_is_told_and_how_hot_it_is() {
         assert!(runs[0].heat >= 32, "{runs:?}");
     });
 }
+
+/// Writes without a rest until it is told to end.
+async fn keep_writing(io: &Io, engine: &Engine, over: &std::cell::Cell<bool>) -> u64 {
+    let mut version = 2;
+    while !over.get() {
+        for extent in 0..12 {
+            put(io, engine, extent * EXTENT_BYTES + version % 32 * 4096, 4096, version).await;
+        }
+        version += 1;
+    }
+    version - 1
+}
+
+#[test]
+fn everything_comes_home_while_clients_go_on_and_it_can_be_ended() {
+    let rig = rig(20, CacheMode::WriteBack);
+    rig.session(|io, engine| async move {
+        for extent in 0..100 {
+            put(&io, &engine, extent * EXTENT_BYTES, EXTENT, 1).await;
+        }
+        engine.flush().await.unwrap();
+        assert!(engine.status().dirty_bytes > 80 * EXTENT_BYTES);
+        let over = std::rc::Rc::new(std::cell::Cell::new(false));
+        let writer = {
+            let (io, engine, over) = (io.clone(), engine.clone(), over.clone());
+            async move { keep_writing(&io, &engine, &over).await }
+        };
+        let last = std::rc::Rc::new(std::cell::Cell::new(0));
+        let told = last.clone();
+        io.spawn(async move { told.set(writer.await) });
+        // Ended at once, it says so, and the volume is as it was.
+        let ending = engine.clone();
+        let wait = io.clone();
+        io.spawn(async move {
+            wait.sleep(SECOND_NS / 50).await;
+            ending.cancel_homecoming();
+        });
+        let ended = engine.bring_home().await;
+        assert!(
+            matches!(&ended, Err(Error::Unsuitable(text)) if text.contains("ended")),
+            "{ended:?}"
+        );
+        engine.bring_home().await.unwrap();
+        // What is dirty now was written since, by a writer with a dozen extents.
+        assert!(
+            engine.status().dirty_bytes <= 13 * EXTENT_BYTES,
+            "{}",
+            engine.status().dirty_bytes
+        );
+        assert_eq!(engine.status().cache_mode, Some(CacheMode::WriteBack));
+        over.set(true);
+        while last.get() == 0 {
+            io.sleep(SECOND_NS / 100).await;
+        }
+        engine.bring_home().await.unwrap();
+        assert_eq!(engine.status().dirty_bytes, 0);
+        for extent in 12..100 {
+            expect(&io, &engine, extent * EXTENT_BYTES, EXTENT, 1).await;
+        }
+        let block = last.get() % 32 * 4096;
+        for extent in 0..12 {
+            expect(&io, &engine, extent * EXTENT_BYTES + block, 4096, last.get()).await;
+        }
+    });
+    rig.assert_sound();
+}

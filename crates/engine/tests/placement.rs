@@ -3,7 +3,7 @@
 
 mod rig;
 
-use engine::{CreateOptions, Engine, Error, Status, Tuning, WakeCause, create};
+use engine::{CreateOptions, Engine, Error, Status, Tuning, WakeCause, Wish, create};
 use io::units::{GIB, KIB, MIB, MILLISECOND_NS, SECOND_NS};
 use io::{Buf, Device, Durability, Io, Place, Volume};
 use rig::{EXTENT, put};
@@ -231,5 +231,39 @@ fn a_quiet_volume_lets_its_slow_drive_sleep_until_somebody_needs_it() {
         assert_eq!(engine.status().policy.wakes.reads, wakes.reads + 1);
         // It was awake: what waited is home now.
         assert_eq!(engine.status().log.dirty_bytes, 0);
+    });
+}
+
+#[test]
+fn what_is_pinned_goes_up_and_stays_and_what_is_cold_never_comes() {
+    play(Tuning::default(), |io, engine| async move {
+        let (first, count) = HOT;
+        let pinned = (first * BYTES, 160 * BYTES);
+        engine.wish(pinned.0, pinned.1, Some(Wish::Pinned)).await.unwrap();
+        engine.wish(OTHER.0 * BYTES, 2 * OTHER.1 * BYTES, Some(Wish::Cold)).await.unwrap();
+        io.sleep(60 * SECOND_NS).await;
+        let above = |engine: &Engine| {
+            (first..first + 160)
+                .filter(|n| engine.places(n * BYTES, 4096, 1)[0].place == Place::Fast)
+                .count()
+        };
+        assert_eq!(above(&engine), 160, "{:?}", engine.status().policy);
+        // Others are hot, what is pinned is not used at all, and what is cold is used most.
+        let mut random = Random::new(5);
+        for _ in 0..10 {
+            hit_ratio(&io, &engine, &mut random, (first + 320, count), 2000).await;
+            hit_ratio(&io, &engine, &mut random, OTHER, 4000).await;
+        }
+        io.sleep(60 * SECOND_NS).await;
+        assert_eq!((above(&engine), on_fast(&engine, OTHER)), (160, 0.0));
+        let decisions = engine.status().policy.decisions;
+        assert!(decisions.up_wished >= 150, "{decisions:?}");
+        // More than fits is refused, and nothing changes by that.
+        let before = engine.wishes();
+        let refused = engine.wish(0, SLOW_BYTES / 2, Some(Wish::Pinned)).await;
+        assert!(matches!(refused, Err(Error::Unsuitable(_))), "{refused:?}");
+        assert_eq!(engine.wishes(), before);
+        engine.wish(pinned.0, pinned.1, None).await.unwrap();
+        assert_eq!(engine.wishes().ranges().len(), 1);
     });
 }

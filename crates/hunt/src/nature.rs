@@ -5,7 +5,7 @@
 use std::ops::Range;
 
 use engine::format::map_page::ENTRIES_PER_PAGE;
-use engine::{Bound, FlushMode, Tier, Tuning};
+use engine::{Bound, FlushMode, Tier, Tuning, Wish};
 use io::units::{GIB, KIB, MIB, MILLISECOND_NS, TIB};
 use twin::mix;
 use twin::{
@@ -65,6 +65,13 @@ fn tuning(random: &mut Random) -> Tuning {
         quiet: random.chance(30),
         stage_bytes: [None, Some(0), Some(512 * KIB), Some(8 * MIB)][random.below(4) as usize],
     }
+}
+
+/// Something that is wished for a part of what clients use.
+fn wish(random: &mut Random, extent_bytes: u64) -> Option<(u64, u64, Wish)> {
+    let wish = Wish::ALL[random.below(4) as usize];
+    let (first, count) = (random.below(40), 1 + random.below(8));
+    random.chance(25).then_some((first * extent_bytes, count * extent_bytes, wish))
 }
 
 fn flush_mode(random: &mut Random) -> FlushMode {
@@ -219,9 +226,17 @@ impl Nature {
         let flush_mode =
             if defers && random.chance(70) { flush_mode(&mut random) } else { FlushMode::Strict };
         let promises = if defers { 20 + random.below(80) } else { 0 };
-        let tuning = tuning(&mut Random::new(mix(seed ^ 0x7e57)));
-        let setting =
-            Setting { fast, slow, extent_bytes, landing_bytes: LANDING_BYTES, flush_mode, tuning };
+        // Drawn apart, so that the rest of a run is what it was without.
+        let mut steering = Random::new(mix(seed ^ 0x7e57));
+        let setting = Setting {
+            fast,
+            slow,
+            extent_bytes,
+            landing_bytes: LANDING_BYTES,
+            flush_mode,
+            tuning: tuning(&mut steering),
+            wish: wish(&mut steering, extent_bytes),
+        };
         let geometry = setting.geometry();
         let volume_bytes = geometry.volume_bytes;
         let extents = volume_bytes / extent_bytes;

@@ -174,6 +174,7 @@ impl<'a> Player<'a> {
         let end = life.end;
         let betrayed = life.harm() == Harm::Betrayal && !life.only_flushes_lie();
         let void = rest.void || betrayed;
+        let wish = self.setting.wish;
         let ended = Machine::of(simulation).play(|io, fast, slow, label| {
             let (simulation, oracle, served) = (simulation.clone(), oracle.clone(), served.clone());
             let (life, journal) = (life.clone(), self.journal.clone());
@@ -199,6 +200,13 @@ impl<'a> Player<'a> {
                 }
                 served.borrow_mut().0 = true;
                 label.set("serving clients");
+                if let Some((at, length, wish)) = wish {
+                    let volume = volume.clone();
+                    // It may fail, as drives do; what matters is that nothing else does.
+                    io.spawn(async move {
+                        let _ = volume.wish(at, length, Some(wish)).await;
+                    });
+                }
                 for one in life.mischief.iter().cloned() {
                     let (simulation, timer) = (simulation.clone(), io.clone());
                     io.spawn(async move { commit(one, &simulation, &timer).await });

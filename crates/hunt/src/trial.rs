@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use engine::{CreateOptions, FlushMode, Geometry, Tier, Tuning};
+use engine::{CreateOptions, FlushMode, Geometry, Tier, Tuning, Wish};
 use io::DeviceInfo;
 use twin::{CutPoint, DriveSpec, Fault, Faults, Harm};
 
@@ -25,6 +25,8 @@ pub struct Setting {
     pub flush_mode: FlushMode,
     /// Settings of placement.
     pub tuning: Tuning,
+    /// What is wished for a range while clients are served: offset, length, wish.
+    pub wish: Option<(u64, u64, Wish)>,
 }
 
 impl Setting {

@@ -17,6 +17,8 @@ pub struct Decisions {
     pub up_from_log: u64,
     /// When the drives rested, or because a client asked for it.
     pub up_at_rest: u64,
+    /// Because somebody wished it.
+    pub up_wished: u64,
     /// Extents that may not: nothing says that they will be asked for again.
     pub stays_no_evidence: u64,
     /// They belong to a stream.
@@ -29,6 +31,8 @@ pub struct Decisions {
     pub stays_no_slot: u64,
     /// The fast drive has been written enough for today.
     pub stays_wear: u64,
+    /// Somebody wished them to stay.
+    pub stays_wished: u64,
 }
 
 impl Decisions {
@@ -56,7 +60,7 @@ impl Decisions {
     }
 
     /// Each with the words that say what it is, in order.
-    pub fn named(&self) -> [(&'static str, u64); 12] {
+    pub fn named(&self) -> [(&'static str, u64); 14] {
         [
             ("read_around", self.read_around),
             ("not_around_stream", self.not_around_stream),
@@ -64,12 +68,14 @@ impl Decisions {
             ("up_from_stage", self.up_from_stage),
             ("up_from_log", self.up_from_log),
             ("up_at_rest", self.up_at_rest),
+            ("up_wished", self.up_wished),
             ("stays_no_evidence", self.stays_no_evidence),
             ("stays_stream", self.stays_stream),
             ("stays_not_hotter", self.stays_not_hotter),
             ("stays_budget", self.stays_budget),
             ("stays_no_slot", self.stays_no_slot),
             ("stays_wear", self.stays_wear),
+            ("stays_wished", self.stays_wished),
         ]
     }
 }

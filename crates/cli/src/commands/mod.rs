@@ -1,12 +1,15 @@
 //! One file per subcommand: its flags, its help with examples, and what it does.
 
+pub mod advise;
 pub mod attach;
 pub mod attach_cache;
 pub mod check;
 pub mod create;
 pub mod destroy;
 pub mod detach;
+pub mod evacuate;
 pub mod export;
+pub mod flush;
 pub mod hunt;
 pub mod import;
 pub mod iostat;
@@ -14,6 +17,7 @@ pub mod lab;
 pub mod list;
 pub mod lost;
 pub mod map;
+pub mod pin;
 pub mod probe;
 pub mod scan;
 pub mod serve;
@@ -21,5 +25,6 @@ pub mod set;
 pub mod status;
 pub mod trace;
 pub mod twin;
+pub mod unpin;
 pub mod warm;
 pub mod r#where;

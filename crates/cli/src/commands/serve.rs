@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use engine::FlushMode;
+use engine::{CacheMode, FlushMode};
 
 use crate::failure::{Failure, Outcome};
 use crate::selection::VolumeArgument;
@@ -45,6 +45,9 @@ pub struct ServeArguments {
     /// What a flush promises from now on: strict or deferred=MS[,BYTES]; kept, as by 'set'
     #[arg(long, value_name = "MODE", conflicts_with = "read_only")]
     durability: Option<FlushMode>,
+    /// Class cache: set when writes are home, writethrough or writeback, before the doors open
+    #[arg(long, value_name = "MODE", conflicts_with_all = ["read_only", "rescue"])]
+    mode: Option<CacheMode>,
     /// Refuse writes; nothing is written to the drives either
     #[arg(long)]
     read_only: bool,
@@ -101,6 +104,7 @@ pub fn run(arguments: &ServeArguments, settings: &Settings) -> Outcome {
         },
         read_only: arguments.read_only,
         durability: arguments.durability,
+        mode: arguments.mode,
         degraded: arguments.degraded,
         rescue: arguments.rescue,
         run: arguments.run.clone(),

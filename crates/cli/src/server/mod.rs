@@ -19,7 +19,7 @@ use std::process::Command;
 use std::rc::Rc;
 use std::task::Poll;
 
-use engine::{CacheMode, Engine, FlushMode, Member, OpenOptions, TuningChange};
+use engine::{CacheMode, Engine, FlushMode, Member, OpenOptions, TuningChange, Wish};
 use export::Metered;
 use export::control::{self, ControlReply, ControlRequest, ControlServer};
 use export::nbd::NbdOptions;
@@ -39,10 +39,12 @@ pub use record::{ServerLock, ServerRecord};
 use crate::atlas;
 use crate::commands;
 use crate::failure::{Exit, Failure, OnPath, Outcome};
+use crate::homecoming::Homecoming;
 use crate::selection::Selection;
 use crate::settings::Settings;
 use crate::volume_name::VolumeName;
 use crate::volume_status::{ServerStatus, VolumeStatus};
+use crate::wishing::wished;
 
 /// How often a file that is in use is looked at again while stopping.
 const BUSY_PAUSE_NS: u64 = 300 * MILLISECOND_NS;
@@ -56,6 +58,8 @@ pub struct ServeOptions {
     pub read_only: bool,
     /// What flushes promise from now on; `None` leaves it as it is.
     pub durability: Option<FlushMode>,
+    /// Class cache: when writes are home from now on, if it shall be changed.
+    pub mode: Option<CacheMode>,
     /// Serve what is left when a drive is gone, read-only.
     pub degraded: bool,
     /// Serve what is certain of a damaged volume, read-only.
@@ -133,6 +137,7 @@ struct Server {
     describe: String,
     read_only: bool,
     ready_at_ns: Cell<u64>,
+    homecoming: Rc<Homecoming>,
 }
 
 impl Server {
@@ -157,6 +162,12 @@ impl Server {
         let engine_read_only = engine.info().read_only;
         if let Some(mode) = options.durability
             && let Err(error) = engine.set_flush_mode(mode).await
+        {
+            engine.close().await.map_err(Failure::failed)?;
+            return Err(Failure::failed(error));
+        }
+        if let Some(mode) = options.mode
+            && let Err(error) = engine.set_cache_mode(mode).await
         {
             engine.close().await.map_err(Failure::failed)?;
             return Err(Failure::failed(error));
@@ -191,6 +202,7 @@ impl Server {
             describe: kernel.describe(),
             read_only: engine_read_only,
             ready_at_ns: Cell::new(io.now_ns()),
+            homecoming: Rc::default(),
         })
     }
 
@@ -222,6 +234,10 @@ impl Server {
                         }
                     }
                     ("set", Some(server)) => server.set(&request).await,
+                    ("home", Some(server)) => {
+                        server.homecoming.answer(&server.io, &server.engine, &request)
+                    }
+                    ("wish", Some(server)) => server.wish(&request).await,
                     ("where", Some(server)) => atlas::answer(&server.engine, &request),
                     ("warm", Some(server)) => atlas::warm(&server.engine, &request).await,
                     ("trace", Some(server)) => server.record(&request),
@@ -260,6 +276,26 @@ impl Server {
                 ControlReply::Done(serde_json::Value::Null)
             }
             _ => ControlReply::failed("bad_order", "start, fetch or stop a recording"),
+        }
+    }
+
+    /// Wishes something for a range while the volume is in use, and tells all that is wished.
+    async fn wish(&self, request: &ControlRequest) -> ControlReply {
+        let number = |name: &str| request.arguments.get(name).and_then(serde_json::Value::as_u64);
+        let wish = request.arguments.get("wish").and_then(|value| value.as_str());
+        let outcome = match (number("at"), number("length"), wish) {
+            (None, None, None) => Ok(()),
+            (Some(at), Some(length), Some("none")) => self.engine.wish(at, length, None).await,
+            (Some(at), Some(length), Some(name)) if Wish::named(name).is_some() => {
+                self.engine.wish(at, length, Wish::named(name)).await
+            }
+            _ => return ControlReply::failed("bad_wish", "give a range and what is wished for it"),
+        };
+        let wished = || wished(&self.engine.wishes(), self.engine.status().geometry.extent_bytes);
+        match outcome.map(|()| serde_json::to_value(wished())) {
+            Ok(Ok(value)) => ControlReply::Done(value),
+            Ok(Err(error)) => ControlReply::failed("internal", error.to_string()),
+            Err(error) => ControlReply::failed("failed", error.to_string()),
         }
     }
 

@@ -30,6 +30,7 @@ fn superblock(role: Tier, state: State) -> Superblock {
         cache_mode: engine::CacheMode::default(),
         alone: false,
         tuning: engine::Tuning::default(),
+        wishes: engine::Wishes::default(),
         read_only_compatible: 0,
     }
 }

@@ -16,6 +16,7 @@ use crate::checksum::crc32c_around;
 use crate::flush_mode::{Bound, FlushMode};
 use crate::geometry::{Class, Geometry, Layout, name_problem};
 use crate::tuning::Tuning;
+use crate::wishes::{RANGES_MAX, Wish, WishRange, Wishes};
 
 /// Bytes in a superblock.
 pub const SUPERBLOCK_BYTES: usize = 4096;
@@ -62,7 +63,10 @@ const AT_ALONE: usize = AT_CACHE_MODE + 4;
 const AT_WEAR: usize = AT_ALONE + 4;
 const AT_STAGE: usize = AT_WEAR + 8;
 const AT_QUIET: usize = AT_STAGE + 8;
-const AT_END: usize = AT_QUIET + 4;
+const AT_WISHES: usize = AT_QUIET + 4;
+/// First extent, extents, what: eight, eight and four bytes.
+const WISH_BYTES: usize = 20;
+const AT_END: usize = AT_WISHES + 4 + RANGES_MAX * WISH_BYTES;
 const AT_CRC: usize = SUPERBLOCK_BYTES - 4;
 const _: () = assert!(AT_END <= AT_CRC && AT_GENERATION.is_multiple_of(8));
 
@@ -163,6 +167,8 @@ pub struct Superblock {
     pub alone: bool,
     /// Settings of placement. Older versions know none and write none.
     pub tuning: Tuning,
+    /// What is wished for ranges of the volume. Older versions know nothing of it.
+    pub wishes: Wishes,
     /// Features that an older version cannot write.
     pub read_only_compatible: u64,
 }
@@ -252,6 +258,14 @@ impl Superblock {
         // One more than is meant, so that zero is nothing said.
         put_u64(out, AT_STAGE, self.tuning.stage_bytes.map_or(0, |bytes| bytes + 1));
         put_u32(out, AT_QUIET, u32::from(self.tuning.quiet));
+        let ranges = self.wishes.ranges();
+        put_u32(out, AT_WISHES, ranges.len() as u32);
+        for (n, range) in ranges.iter().enumerate() {
+            let at = AT_WISHES + 4 + n * WISH_BYTES;
+            put_u64(out, at, range.first);
+            put_u64(out, at + 8, range.count);
+            put_u32(out, at + 16, range.wish.number());
+        }
         let crc = crc32c_around(out, AT_CRC);
         put_u32(out, AT_CRC, crc);
     }
@@ -319,6 +333,17 @@ impl Superblock {
         if geometry.problem().is_some() {
             return None;
         }
+        let ranges = u32_at(bytes, AT_WISHES) as usize;
+        let wish = |n: usize| {
+            let at = AT_WISHES + 4 + n * WISH_BYTES;
+            let wish = Wish::numbered(u32_at(bytes, at + 16))?;
+            Some(WishRange { first: u64_at(bytes, at), count: u64_at(bytes, at + 8), wish })
+        };
+        let ranges: Option<Vec<WishRange>> = match ranges {
+            0..=RANGES_MAX => (0..ranges).map(wish).collect(),
+            _ => None,
+        };
+        let wishes = Wishes::from_ranges(ranges?, &geometry)?;
         let bound =
             Bound { age_ms: u32_at(bytes, AT_FLUSH_AGE_MS), bytes: u64_at(bytes, AT_FLUSH_BYTES) };
         let superblock = Superblock {
@@ -357,6 +382,7 @@ impl Superblock {
                 stage_bytes: u64_at(bytes, AT_STAGE).checked_sub(1),
                 quiet: u32_at(bytes, AT_QUIET) != 0,
             },
+            wishes,
             read_only_compatible: u64_at(bytes, AT_FEATURES + 8),
         };
         // Counts near the end of u64 would overflow; an LSN per block takes 10^13 years to get there.
@@ -416,6 +442,7 @@ pub(crate) mod tests {
                 quiet: true,
                 stage_bytes: Some(0),
             },
+            wishes: Wishes::default().with(7, 9, Some(Wish::Pinned)).unwrap(),
             read_only_compatible: 0,
         }
     }

@@ -1,0 +1,28 @@
+//! `bimetal unpin`: nothing is wished for a range of a volume any more.
+
+use clap::Args;
+
+use crate::failure::Outcome;
+use crate::settings::Settings;
+use crate::volume_name::VolumeName;
+use crate::wishing::{self, ByteRange};
+
+/// Take back what was wished for a range of a volume
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  bimetal unpin vol0 0+1G
+
+Takes back what 'pin' and 'advise' said of the range. What is on the fast drive stays there as long as
+it is used more than others.")]
+pub struct UnpinArguments {
+    /// Name of the volume, as given at 'create'
+    name: VolumeName,
+    /// Which part of it; rounded to whole extents
+    #[arg(value_name = "OFFSET+LENGTH")]
+    range: ByteRange,
+}
+
+/// Runs the command.
+pub fn run(arguments: &UnpinArguments, settings: &Settings) -> Outcome {
+    wishing::wish(settings, "unpin", &arguments.name, arguments.range, None)
+}

@@ -1,0 +1,207 @@
+//! Bringing home what only the fast drive of a cache has: asked of the server or done at rest, with
+//! progress, and an end to it.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::thread::sleep;
+use std::time::Duration;
+
+use engine::{CacheMode, Engine, OpenOptions};
+use export::control::{ControlReply, ControlRequest};
+use io::Io;
+use io::units::human_bytes;
+use serde::{Deserialize, Serialize};
+use uring::{Access, Kernel, KernelOptions};
+
+use crate::failure::{Exit, Failure, Outcome};
+use crate::progress;
+use crate::selection::{self, Selection};
+use crate::server::{ServerLock, ServerRecord};
+use crate::settings::Settings;
+use crate::survey;
+use crate::volume_name::VolumeName;
+
+/// How often the server is asked how far it is.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// What shall be so at the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Goal {
+    /// The slow drive has everything that was written before.
+    Flushed,
+    /// And the cache is in write-through, so that it can do without its fast drive.
+    Evacuated,
+}
+
+async fn bring_home(engine: &Engine, goal: Goal) -> Result<(), engine::Error> {
+    match goal {
+        Goal::Flushed => engine.bring_home().await,
+        Goal::Evacuated => engine.set_cache_mode(CacheMode::WriteThrough).await,
+    }
+}
+
+/// What a server knows of it.
+#[derive(Default)]
+pub struct Homecoming {
+    running: Cell<bool>,
+    failed: RefCell<Option<String>>,
+}
+
+/// How far it is.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Standing {
+    running: bool,
+    failed: Option<String>,
+    dirty_bytes: u64,
+}
+
+impl Homecoming {
+    /// Answers the server's `home` command: begins, ends, or tells how far it is.
+    pub fn answer(
+        self: &Rc<Homecoming>,
+        io: &Io,
+        engine: &Engine,
+        request: &ControlRequest,
+    ) -> ControlReply {
+        let argument = |name: &str| request.arguments.get(name).cloned();
+        let goal = argument("goal").map(serde_json::from_value::<Goal>);
+        match (goal, argument("cancel").is_some()) {
+            (Some(Err(error)), _) => {
+                return ControlReply::failed("bad_goal", error.to_string());
+            }
+            (Some(Ok(_)), _) if self.running.get() => {
+                let text = "it is being done already; 'bimetal flush NAME --cancel' ends it";
+                return ControlReply::failed("running", text);
+            }
+            (Some(Ok(goal)), _) => {
+                self.running.set(true);
+                *self.failed.borrow_mut() = None;
+                let (home, engine) = (self.clone(), engine.clone());
+                io.spawn(async move {
+                    let outcome = bring_home(&engine, goal).await;
+                    *home.failed.borrow_mut() = outcome.err().map(|error| error.to_string());
+                    home.running.set(false);
+                });
+            }
+            (None, true) => engine.cancel_homecoming(),
+            (None, false) => {}
+        }
+        let standing = Standing {
+            running: self.running.get(),
+            failed: self.failed.borrow().clone(),
+            dirty_bytes: engine.status().dirty_bytes,
+        };
+        match serde_json::to_value(standing) {
+            Ok(value) => ControlReply::Done(value),
+            Err(error) => ControlReply::failed("internal", error.to_string()),
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    name: String,
+    /// Bytes that only the fast drive had.
+    brought_bytes: u64,
+    /// It is served, and was so meanwhile.
+    live: bool,
+}
+
+/// Brings everything home and waits for it.
+pub fn bring(settings: &Settings, command: &str, name: &VolumeName, goal: Goal) -> Outcome {
+    let selection = selection::by_name(settings, name)?;
+    let live = ServerRecord::alive(settings, &selection.name)?.is_some();
+    let brought_bytes =
+        if live { ask(settings, &selection, goal)? } else { at_rest(settings, &selection, goal)? };
+    let report = Report { name: selection.name.to_string(), brought_bytes, live };
+    settings.output.show(command, &report, |report| {
+        let brought = human_bytes(report.brought_bytes);
+        let end = match goal {
+            Goal::Flushed => "the slow drive has everything",
+            Goal::Evacuated => "the fast drive may be taken away when the server has ended",
+        };
+        format!("volume '{}': {brought} brought home; {end}\n", report.name)
+    })?;
+    Ok(Exit::Done)
+}
+
+/// Ends what is under way.
+pub fn cancel(settings: &Settings, command: &str, name: &VolumeName) -> Outcome {
+    let selection = selection::by_name(settings, name)?;
+    if ServerRecord::alive(settings, &selection.name)?.is_none() {
+        return Err(Failure::failed(format!("volume '{name}' is not served"))
+            .hint("a flush at rest ends with the command that does it"));
+    }
+    let standing = stand(settings, &selection, &ControlRequest::new("home").with("cancel", true))?;
+    settings.output.show(command, &standing, |standing| {
+        let left = human_bytes(standing.dirty_bytes);
+        match standing.running {
+            true => format!("volume '{name}': ended; {left} are not home\n"),
+            false => format!("volume '{name}': nothing was under way\n"),
+        }
+    })?;
+    Ok(Exit::Done)
+}
+
+fn stand(
+    settings: &Settings,
+    selection: &Selection,
+    request: &ControlRequest,
+) -> Result<Standing, Failure> {
+    let value = survey::ask(&settings.control_socket(&selection.name), request)?;
+    serde_json::from_value(value).map_err(|error| {
+        Failure::failed(format!("the server gave an answer of another version: {error}"))
+    })
+}
+
+fn ask(settings: &Settings, selection: &Selection, goal: Goal) -> Result<u64, Failure> {
+    let look = ControlRequest::new("home");
+    let before = stand(settings, selection, &look)?.dirty_bytes;
+    let goal = serde_json::to_value(goal).map_err(Failure::failed)?;
+    stand(settings, selection, &ControlRequest::new("home").with("goal", goal))?;
+    let bar = progress::bar("bringing home");
+    bar.set_length(before);
+    loop {
+        let standing = stand(settings, selection, &look)?;
+        bar.set_position(before.saturating_sub(standing.dirty_bytes));
+        if !standing.running {
+            bar.finish_and_clear();
+            let left = standing.dirty_bytes;
+            return match standing.failed {
+                Some(problem) => Err(Failure::failed(problem)),
+                None => Ok(before.saturating_sub(left)),
+            };
+        }
+        sleep(LOOK_EVERY);
+    }
+}
+
+fn at_rest(settings: &Settings, selection: &Selection, goal: Goal) -> Result<u64, Failure> {
+    selection.verify_identity()?;
+    let _lock = ServerLock::take(settings, &selection.name)?;
+    let (io, kernel) = Kernel::start(KernelOptions::default())?;
+    let fast = kernel.open_device(&selection.fast, Access::ReadWrite)?;
+    let slow = kernel.open_device(&selection.slow, Access::ReadWrite)?;
+    let outcome = io.block_on(async {
+        let engine = Engine::open(&io, &fast, &slow, OpenOptions::default()).await?;
+        let before = engine.status().dirty_bytes;
+        let bar = progress::bar("bringing home");
+        bar.set_length(before);
+        let watched = Rc::new(Cell::new(true));
+        let (watching, watcher, eye) = (watched.clone(), io.clone(), engine.clone());
+        io.spawn(async move {
+            while watching.get() {
+                bar.set_position(before.saturating_sub(eye.status().dirty_bytes));
+                watcher.sleep(LOOK_EVERY.as_nanos() as u64).await;
+            }
+            bar.finish_and_clear();
+        });
+        let brought = bring_home(&engine, goal).await;
+        watched.set(false);
+        engine.close().await?;
+        brought.map(|()| before)
+    });
+    io.drop_tasks();
+    outcome.map_err(Failure::failed)
+}
