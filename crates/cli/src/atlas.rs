@@ -20,7 +20,7 @@ const BYTES_PER_QUESTION: u64 = 64 * GIB;
 const RANGES_PER_QUESTION: usize = 1024;
 
 /// Ranges that are asked about: first byte, bytes.
-type Range = (u64, u64);
+pub type Range = (u64, u64);
 
 /// The answer: one tally for each range, and how large the volume is.
 #[derive(Debug, Serialize, Deserialize)]
@@ -157,7 +157,8 @@ pub async fn warm(engine: &Engine, request: &ControlRequest) -> ControlReply {
     ControlReply::Done(serde_json::Value::Null)
 }
 
-fn ranges_of(request: &ControlRequest) -> Result<Vec<Range>, ControlReply> {
+/// The ranges that a request names.
+pub fn ranges_of(request: &ControlRequest) -> Result<Vec<Range>, ControlReply> {
     let ranges = request.arguments.get("ranges").cloned().unwrap_or_default();
     let ranges: Vec<Range> = serde_json::from_value(ranges)
         .map_err(|error| ControlReply::failed("bad_ranges", error.to_string()))?;

@@ -15,6 +15,7 @@ mod in_use;
 mod loss_status;
 mod lost_files;
 mod members;
+mod opinions;
 mod output;
 mod progress;
 mod selection;
@@ -85,6 +86,7 @@ enum Verb {
     Iostat(commands::iostat::IostatArguments),
     Map(commands::map::MapArguments),
     Where(commands::r#where::WhereArguments),
+    Why(commands::why::WhyArguments),
     Warm(commands::warm::WarmArguments),
     Trace(commands::trace::TraceArguments),
     Check(commands::check::CheckArguments),
@@ -118,6 +120,7 @@ impl Verb {
             Verb::Iostat(_) => "iostat",
             Verb::Map(_) => "map",
             Verb::Where(_) => "where",
+            Verb::Why(_) => "why",
             Verb::Warm(_) => "warm",
             Verb::Trace(_) => "trace",
             Verb::Check(_) => "check",
@@ -151,6 +154,7 @@ impl Verb {
             Verb::Iostat(arguments) => commands::iostat::run(arguments, settings),
             Verb::Map(arguments) => commands::map::run(arguments, settings),
             Verb::Where(arguments) => commands::r#where::run(arguments, settings),
+            Verb::Why(arguments) => commands::why::run(arguments, settings),
             Verb::Warm(arguments) => commands::warm::run(arguments, settings),
             Verb::Trace(arguments) => commands::trace::run(arguments, settings),
             Verb::Check(arguments) => commands::check::run(arguments, settings),

@@ -198,9 +198,18 @@ fn a_file_is_brought_to_the_fast_drive_when_asked_for() {
         said.json()["total"]["slow_bytes"].as_u64().unwrap()
     };
     eventually("the film has left the log", || slow() > 4 << 20);
+    let why = place.bimetal(&["why", "mnt/film"]);
+    why.expect(0, &[]);
+    assert!(why.out.contains("slow") && why.out.contains("LAST DECISION"), "{why:#?}");
     let warm = place.bimetal(&["warm", "mnt/film"]);
     assert!(warm.code == 0 && warm.out.contains("film: warm"), "{warm:#?}");
     assert_eq!(slow(), 0);
+    let why = place.bimetal(&["--json", "why", "mnt/film"]).json();
+    let extents = why["extents"].as_array().unwrap();
+    assert!(extents.len() >= 40 && extents.iter().all(|extent| extent["home"] == "fast"), "{why}");
+    assert!(extents.iter().any(|extent| extent["verdict"].is_string()), "{why}");
+    place.bimetal(&["why", "v", "0"]).expect(0, &[]);
+    place.bimetal(&["why", "v", "9T"]).expect(2, &["ends before"]);
     place.bimetal(&["warm", "conf"]).expect(1, &["no regular file"]);
     mount.unmount();
     let status = place.status("v");

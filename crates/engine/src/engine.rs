@@ -34,6 +34,7 @@ use crate::state::State;
 use crate::status::{DriveStatus, Exposed, LogStatus, PolicyStatus, Status};
 use crate::superblocks::{self, Found, Shorter, judge_alone, judge_pair};
 use crate::tuning::{self, TuningChange};
+use crate::whereabouts::Opinion;
 use crate::wishes::{Wish, Wishes};
 use crate::{alone, deferred, homing, janitor, read, verify, whereabouts, write, zero};
 
@@ -658,6 +659,7 @@ impl<'a> Request<'a> {
         let now_ns = shared.io.now_ns();
         let mut state = shared.state.borrow_mut();
         state.last_request_ns = now_ns;
+        state.placer.set_clock(now_ns);
         state.requests_under_way += 1;
         Request(shared)
     }
@@ -786,6 +788,11 @@ impl Volume for Engine {
 }
 
 impl Engine {
+    /// What the volume thinks of each extent of a range.
+    pub fn opinions(&self, at: u64, length: u64) -> Vec<Opinion> {
+        whereabouts::opinions(&self.0, at, length)
+    }
+
     fn count_trim(&self, length: u64) {
         let mut state = self.0.state.borrow_mut();
         state.counters.trims.count += 1;

@@ -80,4 +80,5 @@ pub use status::{
 };
 pub use superblocks::judge;
 pub use tuning::{Tuning, TuningChange};
+pub use whereabouts::Opinion;
 pub use wishes::{Wish, WishRange, Wishes};

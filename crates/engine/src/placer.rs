@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use io::units::SECOND_NS;
 use policy::{Heat, Policy, Standing, Streams, Touch, WearBudget};
 
 use crate::address::{ExtentId, Tier};
@@ -11,6 +12,8 @@ use crate::geometry::Geometry;
 const CANDIDATES_MAX: usize = 4096;
 /// Extents that may wait to leave the fast drive. They leave for others whose images wait in RAM.
 const LEAVING_MAX: usize = 256;
+/// Places for the times at which extents were asked for: 1 MiB, for 8 GiB in use.
+const ASKED_PLACES: usize = 1 << 16;
 
 /// Where a running volume puts what clients write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -69,6 +72,10 @@ pub(crate) struct Placer {
     placement: Placement,
     /// Requests observed.
     requests: u64,
+    /// Which extent was asked for last of all that share a place here, counted from 1, and in which
+    /// second. Zeros cost no memory until they are replaced.
+    asked: Vec<(u64, u32)>,
+    clock_s: u32,
     wear: WearBudget,
     /// Bytes written to the fast drive of which the budget knows.
     written_bytes: u64,
@@ -85,6 +92,8 @@ impl Placer {
             leaving: VecDeque::new(),
             placement: Placement::default(),
             requests: 0,
+            asked: vec![(0, 0); ASKED_PLACES],
+            clock_s: 0,
             wear: WearBudget::new(0, 0),
             written_bytes: 0,
         }
@@ -101,6 +110,18 @@ impl Placer {
         self.wear.spend(fast_written.saturating_sub(self.written_bytes));
         self.written_bytes = fast_written;
         self.wear.covers(bytes, now_ns)
+    }
+
+    /// The time of what happens from now on.
+    pub fn set_clock(&mut self, now_ns: u64) {
+        self.clock_s = (now_ns / SECOND_NS) as u32;
+        self.heat.verdicts.set_clock(self.clock_s);
+    }
+
+    /// Whole seconds since an extent was asked for; `None` when others were, in its place.
+    pub fn asked_s_ago(&self, extent: ExtentId, now_ns: u64) -> Option<u64> {
+        let (known, asked_s) = self.asked[extent.index() % ASKED_PLACES];
+        (known == extent.0 + 1).then(|| (now_ns / SECOND_NS).saturating_sub(u64::from(asked_s)))
     }
 
     /// Places as that says from now on.
@@ -133,6 +154,7 @@ impl Placer {
             let bytes = end.min(start + self.extent_bytes) - at.max(start);
             let extent = ExtentId(extent);
             let tier = tier_of(extent);
+            self.asked[extent.index() % ASKED_PLACES] = (extent.0 + 1, self.clock_s);
             self.heat.observe(&request.touch(extent, bytes, tier == Some(Tier::Fast)));
             if fusion && tier == Some(Tier::Slow) {
                 self.missed(extent, &request);
@@ -215,7 +237,8 @@ impl Placer {
 
     /// Bytes of memory that its tables take.
     pub fn memory_bytes(&self) -> u64 {
-        self.heat.memory_bytes() + self.candidates.capacity() as u64 * 8
+        let asked = self.asked.capacity() * size_of::<(u64, u32)>();
+        self.heat.memory_bytes() + (self.candidates.capacity() * 8 + asked) as u64
     }
 }
 

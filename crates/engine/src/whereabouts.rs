@@ -1,5 +1,6 @@
 //! Where data is now, and what it is worth: what doors and people may ask.
 
+use io::units::SECOND_NS;
 use io::{Place, Span, Worth};
 
 use crate::address::{BLOCK_BYTES, BlockId, ExtentId, Tier};
@@ -10,6 +11,26 @@ use crate::state::State;
 
 /// Parts of a read that one count of `Worth::heat` stands for.
 const HEAT_STEPS: f64 = 16.0;
+
+/// What the volume thinks of an extent.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Opinion {
+    /// Its first byte in the volume.
+    pub at: u64,
+    /// Where it lives; what the landing log has of it is apart from that.
+    pub home: Place,
+    /// Some of it is in the landing log.
+    pub in_log: bool,
+    /// How often it was read lately; older reads count less.
+    pub count: f64,
+    /// The time of the slow drive (ms) that these reads take there.
+    pub saved_ms: f64,
+    /// Whole seconds since it was asked for last; `None`: not lately, or not since the volume was opened.
+    pub asked_s_ago: Option<u64>,
+    /// The last decision about it, as part of a sentence, and whole seconds since then; `None`: none that is
+    /// remembered.
+    pub verdict: Option<(&'static str, u64)>,
+}
 
 /// A piece of an extent, from somewhere in it.
 struct Piece {
@@ -64,13 +85,7 @@ pub(crate) fn worths(shared: &Shared, at: u64, length: u64, runs_max: usize) -> 
 fn piece(shared: &Shared, state: &State, at: u64) -> Piece {
     let extent = state.extent_of(at);
     let mapping = state.map.get(extent);
-    let tier = mapping.home().map(|home| home.tier);
-    let home = match (state.loss_at_home(extent), tier) {
-        (Some(_), _) => Place::Lost,
-        (None, None) => Place::Hole,
-        (None, Some(Tier::Fast)) => Place::Fast,
-        (None, Some(Tier::Slow)) => Place::Slow,
-    };
+    let home = home_of(state, extent);
     let home_dirty = home == Place::Fast && !mapping.is_current_on_slow();
     if !mapping.in_log() {
         let end = (extent.0 + 1) * shared.geometry.extent_bytes;
@@ -87,4 +102,39 @@ fn piece(shared: &Shared, state: &State, at: u64) -> Piece {
         None => (home, home_dirty),
     };
     Piece { place, dirty, extent, end: (block.0 + 1) * BLOCK_BYTES }
+}
+
+/// Of each extent of the range.
+pub(crate) fn opinions(shared: &Shared, at: u64, length: u64) -> Vec<Opinion> {
+    let state = shared.state.borrow();
+    let now_ns = shared.io.now_ns();
+    let extent_bytes = shared.geometry.extent_bytes;
+    let end = at.saturating_add(length).min(shared.geometry.volume_bytes);
+    (at / extent_bytes..end.div_ceil(extent_bytes))
+        .map(|extent| {
+            let extent = ExtentId(extent);
+            let heat = &state.placer.heat;
+            let verdict = heat.verdicts.last(extent).map(|(clock_s, verdict)| {
+                (verdict.words(), (now_ns / SECOND_NS).saturating_sub(u64::from(clock_s)))
+            });
+            Opinion {
+                at: extent.0 * extent_bytes,
+                home: home_of(&state, extent),
+                in_log: state.map.get(extent).in_log(),
+                count: heat.count(extent),
+                saved_ms: heat.saved_ms(extent),
+                asked_s_ago: state.placer.asked_s_ago(extent, now_ns),
+                verdict,
+            }
+        })
+        .collect()
+}
+
+fn home_of(state: &State, extent: ExtentId) -> Place {
+    match (state.loss_at_home(extent), state.map.get(extent).home().map(|home| home.tier)) {
+        (Some(_), _) => Place::Lost,
+        (None, None) => Place::Hole,
+        (None, Some(Tier::Fast)) => Place::Fast,
+        (None, Some(Tier::Slow)) => Place::Slow,
+    }
 }

@@ -17,6 +17,7 @@ use crate::counts::{Counts, Weight};
 use crate::decisions::Decisions;
 use crate::interface::{ExtentId, FastDrive, NotAround, Occasion, Policy, Refusal, Touch};
 use crate::stays::Stays;
+use crate::verdicts::{Verdict, Verdicts};
 
 /// A read that misses and must position: the unit.
 const READ: f64 = 1.0;
@@ -43,6 +44,8 @@ pub struct Heat {
     pub costs: Costs,
     /// What was decided.
     pub decisions: Decisions,
+    /// The last of them, by extent.
+    pub verdicts: Verdicts,
     slots: u64,
     extent_bytes: u64,
 }
@@ -58,6 +61,7 @@ impl Heat {
             budget: Budget::new(),
             costs: Costs::new(extent_bytes),
             decisions: Decisions::default(),
+            verdicts: Verdicts::default(),
             slots,
             extent_bytes,
         }
@@ -95,7 +99,7 @@ impl Heat {
 
     /// Bytes of memory that its tables take.
     pub fn memory_bytes(&self) -> u64 {
-        self.counts.memory_bytes() + self.stays.memory_bytes()
+        self.counts.memory_bytes() + self.stays.memory_bytes() + self.verdicts.memory_bytes()
     }
 
     /// What a touch says about the time that the extent will cost on the slow drive.
@@ -170,6 +174,8 @@ impl Policy for Heat {
             Err(NotAround::DoesNotPay)
         };
         self.decisions.count_around(decision);
+        let verdict = decision.map_or_else(Verdict::NotStaged, |()| Verdict::Staged);
+        self.verdicts.note(touch.extent, verdict);
         decision
     }
 
@@ -189,6 +195,11 @@ impl Policy for Heat {
     ) -> Result<Option<ExtentId>, Refusal> {
         let decision = self.decide(extent, occasion, fast);
         self.decisions.count_admission(occasion, &decision);
+        let verdict = decision.map_or_else(Verdict::Stays, |_| Verdict::Up(occasion));
+        self.verdicts.note(extent, verdict);
+        if let Ok(Some(leaving)) = decision {
+            self.verdicts.note(leaving, Verdict::GivesWay);
+        }
         decision
     }
 

@@ -14,6 +14,7 @@ mod heat;
 mod interface;
 mod stays;
 mod streams;
+mod verdicts;
 mod wear;
 
 pub use costs::{Costs, Measured};
@@ -21,4 +22,5 @@ pub use decisions::Decisions;
 pub use heat::Heat;
 pub use interface::{ExtentId, FastDrive, NotAround, Occasion, Policy, Refusal, Touch};
 pub use streams::{Standing, Streams};
+pub use verdicts::{Verdict, Verdicts};
 pub use wear::WearBudget;

@@ -28,3 +28,4 @@ pub mod twin;
 pub mod unpin;
 pub mod warm;
 pub mod r#where;
+pub mod why;

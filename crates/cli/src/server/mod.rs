@@ -40,6 +40,7 @@ use crate::atlas;
 use crate::commands;
 use crate::failure::{Exit, Failure, OnPath, Outcome};
 use crate::homecoming::Homecoming;
+use crate::opinions;
 use crate::selection::Selection;
 use crate::settings::Settings;
 use crate::volume_name::VolumeName;
@@ -206,7 +207,7 @@ impl Server {
         })
     }
 
-    /// Opens the control socket: `status`, `lost`, `set`, `where`, `warm`, `trace` and `stop`.
+    /// Opens the control socket: `status`, `lost`, `set`, `where`, `warm`, `why`, `trace` and `stop`.
     fn open_control(
         self: &Rc<Server>,
         kernel: &Kernel,
@@ -240,6 +241,7 @@ impl Server {
                     ("wish", Some(server)) => server.wish(&request).await,
                     ("where", Some(server)) => atlas::answer(&server.engine, &request),
                     ("warm", Some(server)) => atlas::warm(&server.engine, &request).await,
+                    ("why", Some(server)) => opinions::answer(&server.engine, &request),
                     ("trace", Some(server)) => server.record(&request),
                     ("stop", _) => {
                         // Room for far more than ever wait: this does not block.
