@@ -204,18 +204,19 @@ fn observe(shared: &Shared, at: u64, parts: Vec<Part>, length: usize) -> Vec<Par
     let parts = if below { staging::look_around(state, &request, at, parts) } else { parts };
     for part in &parts {
         let bytes = part.bytes as u64;
-        let served = &mut state.counters.served;
-        match part.source {
-            Source::Zeros => served.hole_bytes += bytes,
-            Source::Home { tier: Tier::Fast, .. } => served.fast_bytes += bytes,
-            Source::Home { tier: Tier::Slow, .. } | Source::Around { .. } => {
-                served.slow_bytes += bytes;
+        for served in [&mut state.counters.served, &mut state.counters.served_reads] {
+            match part.source {
+                Source::Zeros => served.hole_bytes += bytes,
+                Source::Home { tier: Tier::Fast, .. } => served.fast_bytes += bytes,
+                Source::Home { tier: Tier::Slow, .. } | Source::Around { .. } => {
+                    served.slow_bytes += bytes;
+                }
+                Source::Staged { .. } => served.stage_bytes += bytes,
+                Source::Log { .. } | Source::Memory { .. } | Source::Lost => {
+                    served.log_bytes += bytes;
+                }
+                Source::Gone(..) => {}
             }
-            Source::Staged { .. } => served.stage_bytes += bytes,
-            Source::Log { .. } | Source::Memory { .. } | Source::Lost => {
-                served.log_bytes += bytes;
-            }
-            Source::Gone(..) => {}
         }
     }
     parts

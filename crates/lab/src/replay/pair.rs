@@ -231,7 +231,8 @@ impl Drop for Pair {
 }
 
 fn all_bytes(served: &engine::Served) -> u64 {
-    served.log_bytes + served.fast_bytes + served.slow_bytes + served.hole_bytes
+    let engine::Served { log_bytes, fast_bytes, slow_bytes, stage_bytes, hole_bytes } = served;
+    log_bytes + fast_bytes + slow_bytes + stage_bytes + hole_bytes
 }
 
 struct Counts {
