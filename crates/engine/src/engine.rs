@@ -117,7 +117,13 @@ impl Engine {
         options: OpenOptions,
     ) -> Result<Engine, Error> {
         let started_ns = io.now_ns();
-        let Members { drives: [fast, slow], pair, damage } = identify(io, members, options).await?;
+        let identified = identify(io, members, options).await?;
+        let Members { drives: [fast, slow], mut pair, damage } = identified;
+        if pair[1].cache_mode == CacheMode::WriteThrough {
+            // A change of the mode was cut when only the slow drive knew of it. Everything was home
+            // then, and it must not pass for whole and be left behind.
+            pair[0].cache_mode = CacheMode::WriteThrough;
+        }
         let gone = [&fast, &slow].into_iter().find(|drive| drive.gone().is_some());
         // In write-through the slow drive has everything, and goes on for writing too.
         let through =
