@@ -107,3 +107,119 @@ fn a_file_is_probed_and_written_to_only_when_it_holds_nothing() {
     // What the probe wrote is data now.
     probe(&["--write"]).expect(4, &["holds data", "without --write it is only read"]);
 }
+
+/// Small reads of what is there, in a second.
+const SHORT: &str = "[r]\nrw=randread\nbs=4k\nruntime=1\ntime_based\nioengine=psync\n";
+
+#[test]
+fn a_served_volume_and_an_nbd_uri_are_places_like_drives() {
+    if !has_tools("fio over NBD", &["fio", "nbdinfo"]) {
+        return;
+    }
+    let place = Place::new();
+    place.create("vol0", "256M", "1G");
+    fs::write(place.path("r.fio"), SHORT).unwrap();
+    let server = place.serve(&["vol0"]);
+    let run = |on: &str| place.bimetal(&["--json", "lab", "run", "r.fio", "--on", on]);
+    for on in ["vol0", &server.uri] {
+        let said = run(on);
+        said.expect(0, &[]);
+        let value = said.json();
+        assert!(
+            value["steps"][0]["outcome"]["report"]["jobs"][0]["read"]["total_ios"].as_u64()
+                > Some(0)
+        );
+        assert_eq!(value["virtual_time"], false);
+        assert_eq!(value["size_bytes"], place.status("vol0")["size_bytes"]);
+    }
+    fs::write(place.path("w.fio"), SHORT.replace("randread", "randwrite")).unwrap();
+    let write = ["lab", "run", "w.fio", "--on", "vol0"];
+    place.bimetal(&write).expect(4, &["may hold data", "--force"]);
+    told(&place.bimetal(&[&write[..], &["--force"]].concat()), &["measured by fio"]);
+    place.bimetal(&["probe", "vol0", "--write"]).expect(4, &["may hold data"]);
+    server.stop();
+}
+
+#[test]
+fn a_block_device_is_measured_with_the_requests_that_arrive() {
+    if !has_tools("fio on a loop device", &["fio"]) || !can_attach("fio on a loop device") {
+        return;
+    }
+    let place = Place::new();
+    fs::File::create(place.path("d.img")).unwrap().set_len(128 << 20).unwrap();
+    let shown = must(tool("losetup").args(["--find", "--show"]).arg(place.path("d.img")));
+    let device = shown.trim();
+    fs::write(place.path("r.fio"), SHORT).unwrap();
+    let said = place.bimetal(&["--json", "lab", "run", "r.fio", "--on", device]);
+    let probe = ["--json", "probe", device, "--seconds", "1", "--bytes", "8M"];
+    let probed = place.bimetal(&probe);
+    must(tool("losetup").arg("--detach").arg(device));
+    said.expect(0, &[]);
+    let step = &said.json()["steps"][0]["outcome"];
+    let reads = step["moments"][0]["drives"][0]["reads"].as_u64().unwrap();
+    assert!(reads >= step["report"]["jobs"][0]["read"]["total_ios"].as_u64().unwrap());
+    probed.expect(0, &[]);
+    let found = &probed.json()["measurements"];
+    assert!(found["identity"]["queue"]["max_sectors_kb"].as_u64() > Some(0), "{found}");
+    assert_eq!(found["identity"]["hidden_by"], "a loop device");
+    let arrived = |one: &serde_json::Value| one["arrived_kib"].as_f64().is_some();
+    assert!(found["measured"].as_array().unwrap().iter().all(arrived), "{found}");
+    // A loop device of the test's size cuts somewhere, or takes all: either way it is told.
+    assert!(found["split"]["why"].as_str().unwrap().contains("arrive"), "{found}");
+}
+
+#[test]
+fn on_a_real_drive_too_steps_that_are_done_are_not_done_again() {
+    if !has_tools("fio on a file", &["fio"]) {
+        return;
+    }
+    let place = Place::new();
+    let run = ["lab", "run", "working-set", "--on", "d.img:2G", "--seconds", "1", "--out", "kept"];
+    told(&place.bimetal(&run), &["measured by fio"]);
+    let path = place.path("kept/run.json");
+    let kept =
+        || -> serde_json::Value { serde_json::from_slice(&fs::read(&path).unwrap()).unwrap() };
+    let whole = kept();
+    let steps = whole["steps"].as_array().unwrap().len();
+    assert!(steps > 1);
+    let mut shorter = whole.clone();
+    shorter["steps"].as_array_mut().unwrap().pop();
+    fs::write(&path, shorter.to_string()).unwrap();
+    told(&place.bimetal(&run), &["measured by fio"]);
+    let again = kept();
+    assert_eq!(again["steps"].as_array().unwrap().len(), steps);
+    assert_eq!(again["steps"][0], whole["steps"][0], "it was not measured again");
+    let last = |value: &serde_json::Value| value["steps"][steps - 1]["outcome"].clone();
+    assert_ne!(last(&again), last(&whole), "and this one was");
+}
+
+#[test]
+fn fio_on_a_served_twin_finds_what_virtual_time_says() {
+    if !has_tools("fio on a served twin", &["fio"]) {
+        return;
+    }
+    let place = Place::new();
+    const TWIN: &str = "wd5002abys,cache=off";
+    let socket = place.path("twin.sock");
+    let address = format!("unix:{}", socket.display());
+    let mut serve = place.command();
+    serve.args(["twin", "serve", TWIN, "--scale", "1/64", "--nbd", &address]);
+    let server = Server::start(&mut serve);
+    let rates = |on: &str, name: &str| {
+        let said = place.bimetal(&["--json", "lab", "run", name, "--on", on, "--force"]);
+        said.expect(0, &[]);
+        let job = said.json()["steps"][0]["outcome"]["report"]["jobs"][0].clone();
+        job["read"]["iops"].as_f64().unwrap() + job["write"]["iops"].as_f64().unwrap()
+    };
+    for (rw, bs) in [("randread", "4k"), ("write", "4k"), ("read", "1m"), ("randwrite", "1m")] {
+        let name = format!("{rw}-{bs}.fio");
+        let job = format!("[j]\nrw={rw}\nbs={bs}\nioengine=psync\nruntime=5\ntime_based\n");
+        fs::write(place.path(&name), job).unwrap();
+        let simulated = rates(&format!("twin:{TWIN},scale=1/64"), &name);
+        // Real time is what the machine leaves of it: a moment of other work is tried again.
+        let errors = (0..3).map(|_| rates(&server.uri, &name) / simulated - 1.0);
+        let mut errors = errors.inspect(|error| println!("{rw} {bs}: {error:+.3}"));
+        assert!(errors.any(|error| error.abs() < 0.10), "{rw} {bs}: {simulated} in virtual time");
+    }
+    server.stop();
+}

@@ -157,6 +157,10 @@ impl Placer {
             self.asked[extent.index() % ASKED_PLACES] = (extent.0 + 1, self.clock_s);
             self.heat.observe(&request.touch(extent, bytes, tier == Some(Tier::Fast)));
             if fusion && tier == Some(Tier::Slow) {
+                if !request.is_stream() {
+                    // What was used once was seen to have moved up after the next rest.
+                    self.heat.request(extent);
+                }
                 self.missed(extent, &request);
             }
         }

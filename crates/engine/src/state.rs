@@ -228,9 +228,10 @@ impl State {
     }
 
     /// Fast slots that new data leaves free, so that there is room to move and to write fresh
-    /// copies: 1/64 of them, at least 4.
+    /// copies: 1/64 of them, at least 4; as a Fusion Drive does 1/32, which of its 121 GB are 4.
     pub fn fast_reserve(&self) -> u64 {
-        (self.slots[0].slots() / 64).max(4)
+        let share = if self.placer.overwrites_below() { 32 } else { 64 };
+        (self.slots[0].slots() / share).max(4)
     }
 
     /// Fast slots that moves leave free. They may take half of the reserve: those that leave for what

@@ -5,14 +5,19 @@
 
 mod fused;
 mod outside;
+mod page_cache;
+mod plug;
 mod twins;
 
 use serde::{Deserialize, Serialize};
 
 use crate::fio::{Direction, JobFile, JobReport, Limits, Report};
+use crate::powercut::Verdict;
 
 pub use fused::{FusedBench, FusedKind};
 pub use outside::{FioBench, FioTarget};
+pub use page_cache::Memory;
+pub use plug::Cut;
 pub use twins::TwinBench;
 
 /// One second of a drive's life.
@@ -49,6 +54,9 @@ pub struct Outcome {
     pub logs: Vec<(String, String)>,
     /// Seconds it took on the bench's clock.
     pub seconds: f64,
+    /// What was left after a power cut, of a step that was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Verdict>,
 }
 
 impl Outcome {
@@ -113,15 +121,38 @@ pub trait Bench {
     /// A sentence.
     fn renew(&mut self) -> Result<(), String>;
 
-    /// Plays a job file.
+    /// Plays a job file; through the operating system's page cache, if such is given. What that holds
+    /// stays until it is brought to its first condition or started again.
     ///
     /// # Errors
     /// A sentence.
-    fn play(&mut self, file: &JobFile, text: &str, limits: Limits) -> Result<Outcome, String>;
+    fn play(
+        &mut self,
+        file: &JobFile,
+        text: &str,
+        limits: Limits,
+        memory: Option<Memory>,
+    ) -> Result<Outcome, String>;
 
     /// Does nothing for so long (ns), and says what the drives did meanwhile.
     ///
     /// # Errors
     /// A sentence.
     fn rest(&mut self, duration_ns: u64) -> Result<Vec<Moment>, String>;
+
+    /// Shuts the machine down properly and starts it again: what was in memory is gone, what the
+    /// drives hold is there.
+    ///
+    /// # Errors
+    /// A sentence; also where this cannot be done by a program.
+    fn restart(&mut self) -> Result<(), String>;
+
+    /// Writes and flushes to a new drive of this kind until the plug is pulled, and looks at what
+    /// is left.
+    ///
+    /// # Errors
+    /// A sentence; also where this cannot be done by a program.
+    fn pull_plug(&mut self, _: &Cut) -> Result<Outcome, String> {
+        Err("nobody can pull a real plug from here: 'bimetal lab powercut' is for that".to_owned())
+    }
 }

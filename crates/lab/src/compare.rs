@@ -7,6 +7,7 @@
 
 pub mod drives;
 pub mod thomas_krenn;
+pub mod volumes;
 
 mod tolerance;
 
@@ -102,12 +103,18 @@ pub struct Summary {
     pub median_error: Option<f64>,
 }
 
-/// Plays rows on a twin: a figure for each that it can answer.
-type Play = fn(&Profile, &[&Row]) -> Vec<(String, f64)>;
+/// How rows are played: a figure for each that can be answered.
+#[derive(Clone, Copy)]
+enum Play {
+    /// On a twin alone.
+    Twin(fn(&Profile, &[&Row]) -> Vec<(String, f64)>),
+    /// By the experiment of that name.
+    Experiment(&'static str),
+}
 
 /// A part of the work: rows that are played on one drive without a break.
 struct Work<'a> {
-    /// The twin and its condition.
+    /// The twin and its condition, or the place of an experiment.
     choice: &'static str,
     rows: Vec<&'a Row>,
     play: Play,
@@ -127,8 +134,13 @@ pub fn compare(source: Option<&str>, done: &(dyn Fn(usize, usize) + Sync)) -> Ve
         for _ in 0..workers {
             scope.spawn(|| {
                 while let Some(work) = works.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let profile = Profile::named(work.choice).expect("a test names every twin");
-                    let found = (work.play)(&profile, &work.rows);
+                    let found = match work.play {
+                        Play::Twin(play) => {
+                            let profile = Profile::named(work.choice);
+                            play(&profile.expect("a test names every twin"), &work.rows)
+                        }
+                        Play::Experiment(name) => volumes::play(name, work.choice, &work.rows),
+                    };
                     let mut measured = measured.lock().expect("no worker panics");
                     let with_twin =
                         found.into_iter().map(|(id, figure)| (id, (work.choice, figure)));
@@ -151,19 +163,30 @@ fn works<'a>(rows: &[&'a Row]) -> Vec<Work<'a>> {
         let own = rows.iter().filter(|row| row.config.as_deref() == Some(table));
         let own: Vec<&Row> = own.copied().collect();
         if !own.is_empty() {
-            works.push(Work { choice, rows: own, play: thomas_krenn::play });
+            works.push(Work { choice, rows: own, play: Play::Twin(thomas_krenn::play) });
         }
     }
     for (device, choice) in drives::DEVICES {
         let own = rows.iter().filter(|row| drives::device(row) == Some(*device));
         let own: Vec<&Row> = own.copied().collect();
         if !own.is_empty() {
-            works.push(Work { choice, rows: own, play: drives::play });
+            works.push(Work { choice, rows: own, play: Play::Twin(drives::play) });
         }
     }
+    for (name, place, ids) in volumes::EXPERIMENTS {
+        let own = rows.iter().filter(|row| ids.contains(&row.id.as_str()));
+        let own: Vec<&Row> = own.copied().collect();
+        if !own.is_empty() {
+            works.push(Work { choice: place, rows: own, play: Play::Experiment(name) });
+        }
+    }
+    let is_fusion = |work: &Work<'_>| matches!(work.play, Play::Experiment("fusion"));
     let long = ["fusion-io-iodrive", "raid5-4x-atp-velocity-sii", "raid5-4x-hus156060vl"];
     works.sort_by_key(|work| {
-        long.iter().position(|name| work.choice == *name).unwrap_or(long.len())
+        if is_fusion(work) {
+            return 0;
+        }
+        long.iter().position(|name| work.choice == *name).unwrap_or(long.len()) + 1
     });
     works
 }
@@ -212,6 +235,7 @@ impl<'a> Judge<'a> {
             Ok(unexplained) => unexplained,
             Err(error) => panic!("a test reads every file of the program: {error}"),
         };
+        let fitted = fitted.chain(volumes::FITTED.iter().map(|id| (*id).to_owned()));
         Judge { rows, fitted: fitted.collect(), unexplained: unexplained.reason }
     }
 
@@ -253,7 +277,10 @@ impl<'a> Judge<'a> {
 fn error_of(row: &Row, (min, max): (f64, f64), measured: f64) -> f64 {
     let min = if row.bound.as_deref() == Some("upper") { f64::NEG_INFINITY } else { min };
     let max = if row.bound.as_deref() == Some("lower") { f64::INFINITY } else { max };
-    if measured < min {
+    if max == 0.0 {
+        // Of nothing there is no share: the figure itself.
+        measured
+    } else if measured < min {
         measured / min - 1.0
     } else if measured > max {
         measured / max - 1.0

@@ -1,11 +1,13 @@
 //! The published experiments: steps of workloads, the figures they give, and what was published.
 
+mod boot;
 mod chart;
 mod flush_cost;
 mod fusion;
 mod io_size;
 mod lottery;
 mod matrix;
+mod power_cut;
 mod published;
 mod record;
 mod run;
@@ -22,7 +24,7 @@ pub use record::{FigureRecord, RunRecord, StepRecord};
 pub use run::{Progress, RunOptions, run};
 pub use workload::Workload;
 
-use crate::bench::{Bench, Moment, Outcome};
+use crate::bench::{Bench, Cut, Memory, Moment, Outcome};
 
 /// How long one step of a real drive may take at most, in seconds of the published sources.
 pub(crate) const STEP_S: u64 = 60;
@@ -36,6 +38,12 @@ pub struct Step {
     pub renew: bool,
     /// How long it rests before (s).
     pub rest_s: u64,
+    /// The machine is shut down and started before, behind the rest.
+    pub restart: bool,
+    /// The plug is pulled from a drive that is written to; no job is played.
+    pub cut: Option<Cut>,
+    /// The operating system's page cache stands before it.
+    pub memory: Option<Memory>,
     /// The job file.
     pub job: String,
     /// What it is to say.
@@ -98,6 +106,11 @@ pub trait Experiment {
     /// Pictures of what came of them.
     fn charts(&self, record: &RunRecord) -> Vec<Chart>;
 
+    /// Numbers that follow from several steps.
+    fn derived(&self, _record: &RunRecord) -> Vec<FigureRecord> {
+        Vec::new()
+    }
+
     /// What it says on this bench that figures do not.
     fn notes(&self, _bench: &str) -> Vec<String> {
         Vec::new()
@@ -115,15 +128,19 @@ pub enum Stage {
     Drive,
     /// A volume of two drives.
     Volume,
+    /// One simulated drive: it asks for what nobody can do to a real one by command.
+    Twin,
 }
 
 /// All experiments, in the order of their names.
 pub fn all() -> Vec<Box<dyn Experiment>> {
     vec![
+        Box::new(boot::Boot),
         Box::new(flush_cost::FlushCost),
         Box::new(fusion::Fusion),
         Box::new(io_size::IoSize),
         Box::new(lottery::Lottery),
+        Box::new(power_cut::PowerCut),
         Box::new(ssd_spec::SsdSpec),
         Box::new(thomas_krenn::ThomasKrenn),
         Box::new(tiered::Tiered),

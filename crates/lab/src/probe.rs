@@ -97,7 +97,7 @@ pub fn probe(
         let within = |problem: String| format!("measurement {}: {problem}", measure.id);
         let file =
             JobFile::parse(&measure.id, &text).map_err(|refusal| within(refusal.to_string()))?;
-        let outcome = bench.play(&file, &text, Limits::default()).map_err(within)?;
+        let outcome = bench.play(&file, &text, Limits::default(), None).map_err(within)?;
         let found = Measured::of(measure, &outcome, identity.counts_requests);
         measured.push(found.ok_or_else(|| within("no request came to its end".to_owned()))?);
         if measure.direction == Direction::Write {

@@ -27,7 +27,8 @@ fn disk() -> TwinBench {
 fn every_job_file_of_every_experiment_can_be_played() {
     for experiment in experiment::all() {
         for bench in ["twin:wd5002abys", "apple-fusion:a+b", "/dev/sdb"] {
-            for step in experiment.steps(bench, 1_000_000_000_000) {
+            let steps = experiment.steps(bench, 1_000_000_000_000);
+            for step in steps.iter().filter(|step| step.cut.is_none()) {
                 let file = JobFile::parse(experiment.name(), &step.job);
                 assert!(file.is_ok(), "{}", file.unwrap_err());
                 assert!(step.name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-'));
@@ -169,4 +170,65 @@ fn written_below(placement: Placement) -> u64 {
 fn a_fusion_drives_overwrites_stay_where_they_live_and_bimetals_land_on_flash() {
     assert_eq!(written_below(Placement::Fusion), 4096);
     assert_eq!(written_below(Placement::Heat), 0);
+}
+
+#[track_caller]
+fn run(name: &str, bench: &mut dyn Bench) -> RunRecord {
+    let experiment = experiment::named(name).unwrap();
+    let options = RunOptions { seed: 1, step_seconds: None };
+    experiment::run(experiment.as_ref(), bench, options, "x", None, &Steps::default()).unwrap()
+}
+
+fn figure(record: &RunRecord, row: &str, column: &str) -> f64 {
+    let found = record.figures().find(|figure| figure.row == row && figure.column == column);
+    found.unwrap_or_else(|| panic!("{row}, {column}")).measured.unwrap()
+}
+
+#[test]
+fn a_hybrid_drive_starts_a_machine_sooner_the_next_time_and_others_do_not() {
+    let pair = "st2000dx001-flash+st2000dx001-disk";
+    let mut hybrid = FusedBench::new(pair, FusedKind::Hybrid, 1).unwrap();
+    let row = "time against that of the first start";
+    let record = run("boot", &mut hybrid);
+    let ratio = figure(&record, row, "second start");
+    assert!((0.3..0.7).contains(&ratio), "{:#?}", record.figures().collect::<Vec<_>>());
+    assert!(figure(&record, row, "third start") <= ratio + 0.05);
+    for other in ["wd3200bekt", "seagate-600-pro"] {
+        let mut bench = TwinBench::new(other, 1).unwrap();
+        let ratio = figure(&run("boot", &mut bench), row, "second start");
+        assert!((0.95..1.05).contains(&ratio), "{other}: {ratio}");
+    }
+}
+
+#[test]
+fn the_page_cache_makes_the_lottery_and_not_the_drive() {
+    let mut bench = TwinBench::new("wd3200bekt", 1).unwrap();
+    let record = run("lottery", &mut bench);
+    let first = "first run, empty page cache";
+    let frequent = figure(&record, first, "file f, 24 tickets");
+    let rare = figure(&record, first, "file j, 2 tickets");
+    assert!(rare < frequent, "{rare} and {frequent}");
+    assert_eq!(figure(&record, first, "reads of the drive"), 10.0);
+    assert_eq!(figure(&record, "second run", "reads of the drive"), 0.0);
+    assert_eq!(figure(&record, "every ticket from the drive", "reads of the drive"), 100.0);
+}
+
+#[test]
+fn who_does_not_flush_is_fast_and_loses_what_it_acknowledged() {
+    let lost = |record: &RunRecord, row: &str| {
+        (figure(record, row, "of these lost"), figure(record, row, "later kept, earlier lost"))
+    };
+    let evo = run("powercut", &mut TwinBench::new("samsung-860-evo-500", 1).unwrap());
+    assert_eq!(lost(&evo, "flushes done, cache lost"), (0.0, 0.0));
+    assert_eq!(lost(&evo, "flushes done, cache partly written").0, 0.0);
+    assert!(lost(&evo, "flushes not done, cache lost").0 > 100.0);
+    assert!(lost(&evo, "flushes not done, then five seconds idle").0 > 100.0);
+    assert_eq!(lost(&evo, "flushes not done, cache partly written").1, 1.0);
+    assert!(
+        figure(&evo, "never flushed", "writes")
+            > 10.0 * figure(&evo, "flushed after each", "writes")
+    );
+    // Without a cache there is nothing to lose, whatever is said of flushes.
+    let stick = run("powercut", &mut TwinBench::new("usb3-flash-drive", 1).unwrap());
+    assert_eq!(lost(&stick, "flushes not done, cache lost"), (0.0, 0.0));
 }

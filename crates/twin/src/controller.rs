@@ -11,6 +11,7 @@
 mod lines;
 
 use self::lines::Lines;
+use crate::life::{Life, Living};
 use crate::model::{Finished, Kind, Model, Request};
 use crate::pool::Pool;
 use crate::port::Port;
@@ -87,9 +88,8 @@ enum Own {
 pub(crate) struct Controller {
     of: ControllerParameters,
     below: Port,
-    now_ns: u64,
+    life: Life,
     open: Vec<Open>,
-    finished: Vec<Finished>,
     lines: Lines,
     pool: Pool<()>,
     /// By its tag above [`OWN_TAGS`].
@@ -108,9 +108,8 @@ impl Controller {
     pub(crate) fn new(of: ControllerParameters, below: Box<dyn Model>) -> Controller {
         Controller {
             below: Port::new(below),
-            now_ns: 0,
+            life: Life::default(),
             open: Vec::new(),
-            finished: Vec::new(),
             lines: Lines::new(of.read_cache_bytes),
             pool: Pool::new(of.pool_bytes, of.pool_runs),
             own: Vec::new(),
@@ -122,52 +121,6 @@ impl Controller {
             scratch: Vec::new(),
             of,
         }
-    }
-
-    fn event_ns(&self) -> Option<u64> {
-        let own = self.open.iter().filter_map(|open| match open.stage {
-            Stage::Coming(ns) | Stage::Leaving(ns) => Some(ns),
-            _ => None,
-        });
-        own.chain(self.below.next_ns()).min()
-    }
-
-    fn live_until(&mut self, until_ns: u64) {
-        while let Some(event_ns) = self.event_ns().filter(|ns| *ns <= until_ns) {
-            self.now_ns = self.now_ns.max(event_ns);
-            self.turn();
-        }
-        self.now_ns = self.now_ns.max(until_ns);
-    }
-
-    fn turn(&mut self) {
-        let mut ended = std::mem::take(&mut self.scratch);
-        self.below.advance(self.now_ns, &mut ended);
-        for Finished { tag, .. } in ended.drain(..) {
-            self.ended_below(tag);
-        }
-        self.scratch = ended;
-        let mut index = 0;
-        while index < self.open.len() {
-            match self.open[index].stage {
-                Stage::Coming(ns) if ns <= self.now_ns => self.arrived(index),
-                Stage::Fetching { until } if self.lines.holds(self.open[index].at, until) => {
-                    self.command_ended(index, until, true);
-                }
-                Stage::Crowded => self.arrived(index),
-                Stage::Flushing(covered) if !self.owes(covered) => {
-                    self.open[index].stage = Stage::Leaving(self.now_ns);
-                }
-                _ => {}
-            }
-            if matches!(self.open[index].stage, Stage::Leaving(ns) if ns <= self.now_ns) {
-                let tag = self.open.swap_remove(index).tag;
-                self.finished.push(Finished { tag, at_ns: self.now_ns });
-            } else {
-                index += 1;
-            }
-        }
-        self.destage();
     }
 
     fn ended_below(&mut self, tag: u64) {
@@ -221,7 +174,7 @@ impl Controller {
             Kind::Trim | Kind::WriteZeroes => {
                 let request = Request { kind, at, length: end - at };
                 self.open[index].stage = Stage::Below { until: end };
-                self.below.submit(self.now_ns, tag, &request);
+                self.below.submit(self.life.now_ns, tag, &request);
             }
         }
     }
@@ -230,7 +183,7 @@ impl Controller {
         let Open { tag, kind, at, .. } = self.open[index];
         self.open[index].stage = Stage::Below { until };
         let request = Request { kind, at, length: until - at };
-        self.below.submit(self.now_ns, tag, &request);
+        self.below.submit(self.life.now_ns, tag, &request);
     }
 
     fn cached_read(&mut self, index: usize, until: u64) {
@@ -244,7 +197,7 @@ impl Controller {
         } else if stream && self.lines.comes(at, until) {
             self.open[index].stage = Stage::Fetching { until };
         } else {
-            let free_ns = self.electronics_free_ns.max(self.now_ns as f64);
+            let free_ns = self.electronics_free_ns.max(self.life.now_ns as f64);
             self.electronics_free_ns = free_ns + self.of.miss_ns;
             self.pass(index, until);
         }
@@ -275,7 +228,7 @@ impl Controller {
                 self.own_tag += 1;
                 self.own.push((self.own_tag, Own::Fetch { at: from, end }));
                 let request = Request { kind: Kind::Read, at: from, length: step };
-                self.below.submit(self.now_ns, self.own_tag, &request);
+                self.below.submit(self.life.now_ns, self.own_tag, &request);
             }
             from = end;
         }
@@ -285,7 +238,7 @@ impl Controller {
     fn command_ended(&mut self, index: usize, until: u64, moves: bool) {
         let length = if moves { until - self.open[index].at } else { 0 };
         let moved_ns = length as f64 * 1e9 / self.of.memory_b_s;
-        self.memory_free_ns = self.memory_free_ns.max(self.now_ns as f64) + moved_ns;
+        self.memory_free_ns = self.memory_free_ns.max(self.life.now_ns as f64) + moved_ns;
         let memory_ns = self.memory_free_ns.ceil() as u64;
         self.open[index].at = until;
         self.open[index].stage = if until < self.open[index].end {
@@ -301,7 +254,8 @@ impl Controller {
             Kind::Read => self.of.read_command_ns,
             _ => self.of.write_command_ns,
         };
-        self.electronics_free_ns = self.electronics_free_ns.max(self.now_ns as f64) + command_ns;
+        self.electronics_free_ns =
+            self.electronics_free_ns.max(self.life.now_ns as f64) + command_ns;
         self.electronics_free_ns.ceil() as u64
     }
 
@@ -336,8 +290,52 @@ impl Controller {
             let own = Own::Destage { length, oldest: run.oldest };
             self.own.push((self.own_tag, own));
             let request = Request { kind: Kind::Write, at, length };
-            self.below.submit(self.now_ns, self.own_tag, &request);
+            self.below.submit(self.life.now_ns, self.own_tag, &request);
         }
+    }
+}
+
+impl Living for Controller {
+    fn life(&mut self) -> &mut Life {
+        &mut self.life
+    }
+
+    fn event_ns(&self) -> Option<u64> {
+        let own = self.open.iter().filter_map(|open| match open.stage {
+            Stage::Coming(ns) | Stage::Leaving(ns) => Some(ns),
+            _ => None,
+        });
+        own.chain(self.below.next_ns()).min()
+    }
+
+    fn turn(&mut self) {
+        let mut ended = std::mem::take(&mut self.scratch);
+        self.below.advance(self.life.now_ns, &mut ended);
+        for Finished { tag, .. } in ended.drain(..) {
+            self.ended_below(tag);
+        }
+        self.scratch = ended;
+        let mut index = 0;
+        while index < self.open.len() {
+            match self.open[index].stage {
+                Stage::Coming(ns) if ns <= self.life.now_ns => self.arrived(index),
+                Stage::Fetching { until } if self.lines.holds(self.open[index].at, until) => {
+                    self.command_ended(index, until, true);
+                }
+                Stage::Crowded => self.arrived(index),
+                Stage::Flushing(covered) if !self.owes(covered) => {
+                    self.open[index].stage = Stage::Leaving(self.life.now_ns);
+                }
+                _ => {}
+            }
+            if matches!(self.open[index].stage, Stage::Leaving(ns) if ns <= self.life.now_ns) {
+                let tag = self.open.swap_remove(index).tag;
+                self.life.end(tag);
+            } else {
+                index += 1;
+            }
+        }
+        self.destage();
     }
 }
 
@@ -357,15 +355,12 @@ impl Model for Controller {
     }
 
     fn next_ns(&self) -> Option<u64> {
-        match self.finished.first() {
-            Some(finished) => Some(finished.at_ns),
-            None => self.event_ns(),
-        }
+        self.life.next_ns(self.event_ns())
     }
 
     fn advance(&mut self, now_ns: u64, finished: &mut Vec<Finished>) {
         self.live_until(now_ns);
-        finished.append(&mut self.finished);
+        self.life.tell(finished);
     }
 
     fn duplicate(&self) -> Box<dyn Model> {
@@ -375,7 +370,7 @@ impl Model for Controller {
     fn reset(&mut self) {
         self.below.reset();
         self.open.clear();
-        self.finished.clear();
+        self.life.forget();
         self.lines.clear();
         self.pool.clear();
         self.own.clear();

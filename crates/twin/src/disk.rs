@@ -19,6 +19,7 @@ use std::collections::VecDeque;
 
 use self::geometry::{Geometry, Place};
 use self::track_buffer::TrackBuffer;
+use crate::life::{Life, Living};
 use crate::model::{Finished, Kind, Model, Request};
 use crate::pool::Pool;
 
@@ -109,13 +110,12 @@ enum Work {
 pub(crate) struct Disk {
     of: DiskParameters,
     geometry: Geometry,
-    now_ns: u64,
+    life: Life,
     /// Commands that have not entered the disk.
     waiting: VecDeque<Command>,
     inside: Vec<Command>,
     /// Requests under way, with the commands of each that have not ended.
     open: Vec<(u64, u64)>,
-    finished: Vec<Finished>,
     pool: Pool<Place>,
     buffer: TrackBuffer,
     /// Where the head is, or will be when it is done.
@@ -139,11 +139,10 @@ impl Disk {
             pool: Pool::new(of.pool_bytes, of.pool_runs),
             buffer: TrackBuffer::new(of.segments, of.read_ahead_bytes),
             geometry,
-            now_ns: 0,
+            life: Life::default(),
             waiting: VecDeque::new(),
             inside: Vec::new(),
             open: Vec::new(),
-            finished: Vec::new(),
             head: geometry.place(0),
             work: None,
             free_ns: 0.0,
@@ -162,61 +161,11 @@ impl Disk {
                 Kind::Read => self.of.read_command_ns,
                 _ => self.of.write_command_ns,
             };
-            let ready_ns = self.now_ns.max(self.electronics_free_ns) + way_ns as u64;
+            let ready_ns = self.life.now_ns.max(self.electronics_free_ns) + way_ns as u64;
             self.electronics_free_ns = ready_ns;
             command.stage = Stage::Coming(ready_ns);
             self.inside.push(command);
         }
-    }
-
-    fn event_ns(&self) -> Option<u64> {
-        let commands = self.inside.iter().filter_map(|command| match command.stage {
-            Stage::Coming(ns) | Stage::Leaving(ns) => Some(ns),
-            _ => None,
-        });
-        commands.chain(self.work.map(|(_, done_ns)| done_ns)).min()
-    }
-
-    fn live_until(&mut self, until_ns: u64) {
-        while let Some(event_ns) = self.event_ns().filter(|ns| *ns <= until_ns) {
-            self.now_ns = self.now_ns.max(event_ns);
-            self.turn();
-        }
-        self.now_ns = self.now_ns.max(until_ns);
-    }
-
-    /// Does what is due now.
-    fn turn(&mut self) {
-        if let Some((work, done_ns)) = self.work
-            && done_ns <= self.now_ns
-        {
-            self.work = None;
-            match work {
-                Work::Command { tag, at } => self.served(tag, at),
-                Work::Destage(length) => {
-                    self.destaging = None;
-                    self.pool.written(length);
-                }
-            }
-        }
-        let mut index = 0;
-        while index < self.inside.len() {
-            match self.inside[index].stage {
-                Stage::Coming(ns) if ns <= self.now_ns => {
-                    self.arrived(index);
-                    index += 1;
-                }
-                Stage::Crowded if self.fits(index) => {
-                    self.cached(index);
-                    index += 1;
-                }
-                Stage::Flushing(covered) if !self.owes(covered) => self.ended(index),
-                Stage::Leaving(ns) if ns <= self.now_ns => self.ended(index),
-                _ => index += 1,
-            }
-        }
-        self.admit();
-        self.start();
     }
 
     /// Whether a write up to that one is not on the platters.
@@ -233,7 +182,7 @@ impl Disk {
     /// A command has come to the disk.
     fn arrived(&mut self, index: usize) {
         let Command { kind, at, length, .. } = self.inside[index];
-        let now = self.now_ns as f64;
+        let now = self.life.now_ns as f64;
         self.inside[index].stage = match kind {
             Kind::Read if self.buffer.holds(at, at + length, now, &self.geometry) => {
                 self.buffer.handed_out(at + length, now, &self.geometry);
@@ -245,8 +194,8 @@ impl Disk {
             Kind::Write if self.of.write_cache && self.fits(index) => return self.cached(index),
             Kind::Write if self.of.write_cache => Stage::Crowded,
             Kind::Flush if self.owes(self.pool.sequence()) => Stage::Flushing(self.pool.sequence()),
-            Kind::Flush => Stage::Leaving(self.now_ns),
-            Kind::Trim => Stage::Leaving(self.now_ns),
+            Kind::Flush => Stage::Leaving(self.life.now_ns),
+            Kind::Trim => Stage::Leaving(self.life.now_ns),
             Kind::Read | Kind::Write | Kind::WriteZeroes => Stage::Queued,
         };
     }
@@ -261,7 +210,7 @@ impl Disk {
 
     fn over_the_link(&mut self, length: u64) -> u64 {
         let moved_ns = (length as f64 * 1e9 / self.of.link_b_s) as u64;
-        self.link_free_ns = self.link_free_ns.max(self.now_ns) + moved_ns;
+        self.link_free_ns = self.link_free_ns.max(self.life.now_ns) + moved_ns;
         self.link_free_ns
     }
 
@@ -283,7 +232,7 @@ impl Disk {
         self.open[place].1 -= 1;
         if self.open[place].1 == 0 {
             self.open.swap_remove(place);
-            self.finished.push(Finished { tag, at_ns: self.now_ns });
+            self.life.end(tag);
         }
     }
 
@@ -292,8 +241,11 @@ impl Disk {
         if self.work.is_some() {
             return;
         }
-        let from_ns =
-            if self.now_ns as f64 - self.free_ns < 1.0 { self.free_ns } else { self.now_ns as f64 };
+        let from_ns = if self.life.now_ns as f64 - self.free_ns < 1.0 {
+            self.free_ns
+        } else {
+            self.life.now_ns as f64
+        };
         if let Some(at) = self.buffer.position(from_ns, &self.geometry) {
             self.head = self.geometry.place(at);
         }
@@ -359,7 +311,7 @@ impl Disk {
                 self.free_ns.ceil() as u64
             }
             None => {
-                self.buffer.leave(begin_ns.min(self.now_ns as f64), &self.geometry);
+                self.buffer.leave(begin_ns.min(self.life.now_ns as f64), &self.geometry);
                 self.transfer(place, at + length, begin_ns)
             }
         };
@@ -395,6 +347,53 @@ impl Disk {
     }
 }
 
+impl Living for Disk {
+    fn life(&mut self) -> &mut Life {
+        &mut self.life
+    }
+
+    fn event_ns(&self) -> Option<u64> {
+        let commands = self.inside.iter().filter_map(|command| match command.stage {
+            Stage::Coming(ns) | Stage::Leaving(ns) => Some(ns),
+            _ => None,
+        });
+        commands.chain(self.work.map(|(_, done_ns)| done_ns)).min()
+    }
+
+    fn turn(&mut self) {
+        if let Some((work, done_ns)) = self.work
+            && done_ns <= self.life.now_ns
+        {
+            self.work = None;
+            match work {
+                Work::Command { tag, at } => self.served(tag, at),
+                Work::Destage(length) => {
+                    self.destaging = None;
+                    self.pool.written(length);
+                }
+            }
+        }
+        let mut index = 0;
+        while index < self.inside.len() {
+            match self.inside[index].stage {
+                Stage::Coming(ns) if ns <= self.life.now_ns => {
+                    self.arrived(index);
+                    index += 1;
+                }
+                Stage::Crowded if self.fits(index) => {
+                    self.cached(index);
+                    index += 1;
+                }
+                Stage::Flushing(covered) if !self.owes(covered) => self.ended(index),
+                Stage::Leaving(ns) if ns <= self.life.now_ns => self.ended(index),
+                _ => index += 1,
+            }
+        }
+        self.admit();
+        self.start();
+    }
+}
+
 impl Model for Disk {
     fn submit(&mut self, now_ns: u64, tag: u64, request: &Request) -> Option<u64> {
         self.live_until(now_ns);
@@ -425,15 +424,12 @@ impl Model for Disk {
     }
 
     fn next_ns(&self) -> Option<u64> {
-        match self.finished.first() {
-            Some(finished) => Some(finished.at_ns),
-            None => self.event_ns(),
-        }
+        self.life.next_ns(self.event_ns())
     }
 
     fn advance(&mut self, now_ns: u64, finished: &mut Vec<Finished>) {
         self.live_until(now_ns);
-        finished.append(&mut self.finished);
+        self.life.tell(finished);
     }
 
     fn duplicate(&self) -> Box<dyn Model> {
@@ -444,13 +440,13 @@ impl Model for Disk {
         self.waiting.clear();
         self.inside.clear();
         self.open.clear();
-        self.finished.clear();
+        self.life.forget();
         self.pool.clear();
         self.buffer.clear();
         self.work = None;
         self.destaging = None;
-        (self.electronics_free_ns, self.link_free_ns) = (self.now_ns, self.now_ns);
-        self.free_ns = self.now_ns as f64;
+        (self.electronics_free_ns, self.link_free_ns) = (self.life.now_ns, self.life.now_ns);
+        self.free_ns = self.life.now_ns as f64;
     }
 }
 

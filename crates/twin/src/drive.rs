@@ -14,6 +14,9 @@ use crate::random::Random;
 /// today carry for writes.
 const CACHE_BYTES: u64 = 64 << 20;
 
+/// What a flush takes that does nothing: the way there and back.
+const LIE_NS: u64 = 20_000;
+
 /// How a drive is made.
 #[derive(Debug, Clone)]
 pub struct DriveSpec {
@@ -193,6 +196,10 @@ impl Drive {
             }
         };
         self.counters.errors += u64::from(verdict.error.is_some());
+        if request.kind == Kind::Flush && self.mischief.lying_flush {
+            // Nothing is done, which takes as long as saying so.
+            return (Some(self.ends_at_ns(now_ns + LIE_NS, verdict.late_ns)), verdict);
+        }
         let physics_ns = self.model.submit(now_ns, tag, request);
         let done_at_ns = physics_ns.map(|ns| self.ends_at_ns(ns.max(now_ns), verdict.late_ns));
         (done_at_ns, verdict)

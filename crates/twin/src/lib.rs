@@ -14,6 +14,7 @@ mod disk;
 mod drive;
 mod fault;
 mod flash;
+mod life;
 mod loss;
 mod medium;
 mod mischief;

@@ -189,19 +189,25 @@ impl Profile {
         Profile::parse(name, &text)?.choose(words)
     }
 
-    /// The same drive with choices, between commas: `cache=off,fresh`.
+    /// The same drive with choices, between commas: `cache=off,fresh,scale=1/64`.
     pub fn choose(&self, words: &str) -> Result<Profile, ProfileError> {
-        let mut setting = self.setting;
+        let (mut setting, mut times) = (self.setting, 1);
         for word in words.split(',').filter(|word| !word.is_empty()) {
             match word {
                 "cache=on" => setting.write_cache = true,
                 "cache=off" => setting.write_cache = false,
                 "fresh" => setting.condition = Condition::Fresh,
                 "used" => setting.condition = Condition::Used,
-                _ => return Err(ProfileError::Choice(word.to_owned())),
+                _ => {
+                    let part = word.strip_prefix("scale=1/").and_then(|part| part.parse().ok());
+                    times = part
+                        .filter(|times| *times > 0)
+                        .ok_or_else(|| ProfileError::Choice(word.to_owned()))?;
+                }
             }
         }
-        Ok(self.with_setting(setting))
+        let chosen = self.with_setting(setting);
+        if times == 1 { Ok(chosen) } else { chosen.shrunk(times) }
     }
 
     /// Its name on the command line.

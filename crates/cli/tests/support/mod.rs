@@ -223,7 +223,8 @@ pub struct Server {
 }
 
 impl Server {
-    fn start(command: &mut Command) -> Server {
+    /// Starts what prints its URI first, and waits for that.
+    pub fn start(command: &mut Command) -> Server {
         let mut child = command
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())

@@ -1,12 +1,13 @@
 //! Two twins fused by the engine that ships, in virtual time.
 
-use engine::{CreateOptions, Engine, OpenOptions, Placement};
+use engine::{Class, CreateOptions, Engine, OpenOptions, Placement};
 use io::Io;
 use twin::{DriveId, DriveSpec, Profile, Simulation};
 
-use super::twins::{outcome, watch};
-use super::{Bench, Moment, Outcome};
-use crate::fio::{JobFile, Limits, Served, Target, play};
+use super::page_cache::PageCache;
+use super::twins::{outcome, play_through, watch};
+use super::{Bench, Memory, Moment, Outcome};
+use crate::fio::{JobFile, Limits, Served, Target};
 
 /// Blocks are never torn on these drives: what the kernel promises of drives with 4 KiB sectors, and
 /// what lets the engine write in place.
@@ -19,6 +20,27 @@ pub enum FusedKind {
     Own,
     /// As was seen of Apple's Fusion Drive.
     Apple,
+    /// The fast drive is a cache of the slow one (class cache), as in a hybrid drive.
+    Hybrid,
+}
+
+impl FusedKind {
+    /// What stands before the names of its drives.
+    pub fn scheme(self) -> &'static str {
+        match self {
+            FusedKind::Own => "fusion",
+            FusedKind::Apple => "apple-fusion",
+            FusedKind::Hybrid => "hybrid",
+        }
+    }
+
+    fn open_options(self) -> OpenOptions {
+        let placement = match self {
+            FusedKind::Own | FusedKind::Hybrid => Placement::default(),
+            FusedKind::Apple => Placement::Fusion,
+        };
+        OpenOptions { placement, ..OpenOptions::default() }
+    }
 }
 
 /// A fused volume.
@@ -28,6 +50,8 @@ pub struct FusedBench {
     kind: FusedKind,
     seed: u64,
     running: Running,
+    /// What the operating system keeps in memory.
+    cache: Option<PageCache>,
 }
 
 struct Running {
@@ -57,12 +81,9 @@ impl FusedBench {
             })
         };
         let specs = [spec(fast)?, spec(slow)?];
-        let scheme = match kind {
-            FusedKind::Own => "fusion",
-            FusedKind::Apple => "apple-fusion",
-        };
         let running = Running::start(&specs, kind, seed)?;
-        Ok(FusedBench { name: format!("{scheme}:{pair}"), specs, kind, seed, running })
+        let name = format!("{}:{pair}", kind.scheme());
+        Ok(FusedBench { name, specs, kind, seed, running, cache: None })
     }
 
     /// The volume, to look at.
@@ -77,16 +98,12 @@ impl Running {
         let drives = [0, 1].map(|index: usize| simulation.add_drive(specs[index].clone()));
         let io = simulation.boot();
         let devices = drives.map(|drive| simulation.device(&io, drive));
-        let placement = match kind {
-            FusedKind::Own => Placement::Heat,
-            FusedKind::Apple => Placement::Fusion,
-        };
         let opened = simulation.run(&io, async {
             let [fast, slow] = &devices;
-            let options = CreateOptions::new("laboratory");
+            let class = if kind == FusedKind::Hybrid { Class::Cache } else { Class::Span };
+            let options = CreateOptions { class, ..CreateOptions::new("laboratory") };
             engine::create(&io, fast, slow, options, &|_, _| ()).await?;
-            let options = OpenOptions { placement, ..OpenOptions::default() };
-            Engine::open(&io, fast, slow, options).await
+            Engine::open(&io, fast, slow, kind.open_options()).await
         });
         let engine =
             opened.done().map_err(|error| format!("the volume cannot be made: {error}"))?;
@@ -121,12 +138,23 @@ impl Bench for FusedBench {
 
     fn renew(&mut self) -> Result<(), String> {
         self.running = Running::start(&self.specs, self.kind, self.seed)?;
+        self.cache = None;
         Ok(())
     }
 
-    fn play(&mut self, file: &JobFile, _: &str, limits: Limits) -> Result<Outcome, String> {
+    fn play(
+        &mut self,
+        file: &JobFile,
+        _: &str,
+        limits: Limits,
+        memory: Option<Memory>,
+    ) -> Result<Outcome, String> {
+        if let Some(memory) = memory {
+            self.cache.get_or_insert_with(|| PageCache::new(memory));
+        }
+        let cache = self.cache.as_ref().filter(|_| memory.is_some());
         let Running { simulation, drives, io, volume } = &self.running;
-        let work = watch(simulation, io, drives, play(volume, file, limits));
+        let work = watch(simulation, io, drives, play_through(cache, volume, file, limits));
         let (played, moments) = simulation.run(io, work).done();
         Ok(outcome(file, &played, moments))
     }
@@ -135,5 +163,23 @@ impl Bench for FusedBench {
         let Running { simulation, drives, io, .. } = &self.running;
         let rest = io.sleep(duration_ns);
         Ok(simulation.run(io, watch(simulation, io, drives, rest)).done().1)
+    }
+
+    fn restart(&mut self) -> Result<(), String> {
+        let failed = |error: engine::Error| format!("the volume cannot be opened again: {error}");
+        let kind = self.kind;
+        self.cache = None;
+        let Running { simulation, drives, io, volume } = &mut self.running;
+        simulation.run(io, volume.volume().close()).done().map_err(failed)?;
+        io.drop_tasks();
+        *io = simulation.boot();
+        let devices = drives.map(|drive| simulation.device(io, drive));
+        let opening = async {
+            let [fast, slow] = &devices;
+            Engine::open(io, fast, slow, kind.open_options()).await
+        };
+        let engine = simulation.run(io, opening).done().map_err(failed)?;
+        *volume = Served::new(io.clone(), engine);
+        Ok(())
     }
 }

@@ -9,8 +9,10 @@ use io::units::SECOND_NS;
 use io::{Device, Io};
 use twin::{DriveCounters, DriveId, DriveSpec, Profile, Simulation};
 
-use super::{Bench, Moment, Outcome, Traffic};
-use crate::fio::{JobFile, Limits, Played, Report, play};
+use super::page_cache::PageCache;
+use super::plug::{Cut, pull};
+use super::{Bench, Memory, Moment, Outcome, Traffic};
+use crate::fio::{JobFile, Limits, Played, Report, Target, play};
 
 /// One twin.
 pub struct TwinBench {
@@ -18,6 +20,8 @@ pub struct TwinBench {
     spec: DriveSpec,
     seed: u64,
     running: Running,
+    /// What the operating system keeps in memory.
+    cache: Option<PageCache>,
 }
 
 struct Running {
@@ -36,7 +40,7 @@ impl TwinBench {
         let profile = Profile::find(choice).map_err(|error| error.to_string())?;
         let spec = DriveSpec { keeps_content: false, ..profile.spec(choice) };
         let running = Running::start(&spec, seed);
-        Ok(TwinBench { name: format!("twin:{choice}"), spec, seed, running })
+        Ok(TwinBench { name: format!("twin:{choice}"), spec, seed, running, cache: None })
     }
 }
 
@@ -69,14 +73,25 @@ impl Bench for TwinBench {
 
     fn renew(&mut self) -> Result<(), String> {
         self.running = Running::start(&self.spec, self.seed);
+        self.cache = None;
         Ok(())
     }
 
-    fn play(&mut self, file: &JobFile, _: &str, limits: Limits) -> Result<Outcome, String> {
+    fn play(
+        &mut self,
+        file: &JobFile,
+        _: &str,
+        limits: Limits,
+        memory: Option<Memory>,
+    ) -> Result<Outcome, String> {
+        if let Some(memory) = memory {
+            self.cache.get_or_insert_with(|| PageCache::new(memory));
+        }
+        let cache = self.cache.as_ref().filter(|_| memory.is_some());
         let Running { simulation, drive, io, device } = &self.running;
         let watched = [*drive];
-        let (played, moments) =
-            simulation.run(io, watch(simulation, io, &watched, play(device, file, limits))).done();
+        let work = play_through(cache, device, file, limits);
+        let (played, moments) = simulation.run(io, watch(simulation, io, &watched, work)).done();
         Ok(outcome(file, &played, moments))
     }
 
@@ -85,6 +100,32 @@ impl Bench for TwinBench {
         let watched = [*drive];
         let rest = io.sleep(duration_ns);
         Ok(simulation.run(io, watch(simulation, io, &watched, rest)).done().1)
+    }
+
+    fn restart(&mut self) -> Result<(), String> {
+        self.cache = None;
+        let Running { simulation, drive, io, device } = &mut self.running;
+        io.drop_tasks();
+        *io = simulation.boot();
+        *device = simulation.device(io, *drive);
+        Ok(())
+    }
+
+    fn pull_plug(&mut self, cut: &Cut) -> Result<Outcome, String> {
+        pull(&self.spec, self.seed, cut)
+    }
+}
+
+/// Plays on `target`, behind a page cache if there is one.
+pub(super) async fn play_through<T: Target>(
+    cache: Option<&PageCache>,
+    target: &T,
+    file: &JobFile,
+    limits: Limits,
+) -> Played {
+    match cache {
+        Some(cache) => play(&cache.before(target), file, limits).await,
+        None => play(target, file, limits).await,
     }
 }
 
@@ -98,7 +139,7 @@ pub(super) fn outcome(file: &JobFile, played: &Played, moments: Vec<Moment>) -> 
         logs.push((name("clat"), job.track.latency_log()));
     }
     let seconds = (played.ended_ns - played.began_ns) as f64 / 1e9;
-    Outcome { report: Report::of(file, played), moments, logs, seconds }
+    Outcome { report: Report::of(file, played), moments, logs, seconds, verdict: None }
 }
 
 /// Runs `work` and notes each second what the drives do.

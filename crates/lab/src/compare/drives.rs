@@ -111,10 +111,7 @@ pub fn why_not(row: &Row) -> (Role, Option<String>) {
             none("a condition, not a result")
         }
         _ if row.published().is_none() => none("a behaviour, told in words"),
-        "anandtech-fusion" => experiment("needs a fused volume: bimetal lab run fusion"),
-        "admin-hybrid" => {
-            experiment("needs a page cache or a hybrid drive: bimetal lab run lottery, boot")
-        }
+        "anandtech-fusion" => experiment("told of the volume, not measured"),
         "marcan-flush" => experiment("seen inside the drive or over a whole machine"),
         _ => experiment("follows from other rows"),
     }

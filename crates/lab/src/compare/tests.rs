@@ -13,7 +13,7 @@ fn twins_are_fitted_to_rows_that_may_be_and_to_few_of_those_they_explain() {
     let rows = reference::rows();
     for profile in Profile::list() {
         let numbers: Vec<_> = profile.part().chain().flat_map(|part| part.numbers.iter()).collect();
-        let fitted = numbers.iter().filter(|(_, number)| !number.rows.is_empty()).count();
+        let fitted = numbers.iter().filter(|(_, number)| number.is_told_by_rows()).count();
         for (name, number) in &numbers {
             for row in &number.rows {
                 assert!(allowed.contains(row), "{}: {name} is fitted to {row}", profile.name());
@@ -31,6 +31,31 @@ fn every_table_and_device_has_its_twin() {
     for (_, choice) in thomas_krenn::TABLES.iter().chain(drives::DEVICES) {
         assert!(Profile::named(choice).is_ok(), "{choice}");
     }
+}
+
+#[test]
+fn every_experiment_has_its_place_and_its_rows() {
+    let rows = reference::rows();
+    for (name, place, ids) in volumes::EXPERIMENTS {
+        assert!(crate::experiment::named(name).is_some(), "{name}");
+        assert!(volumes::exists(place), "{place}");
+        assert!(ids.iter().all(|id| rows.iter().any(|row| row.id == *id)), "{place}");
+        assert!(ids.iter().all(|id| rows.iter().filter(|row| row.id == *id).all(|row| {
+            drives::device(row).is_none_or(|device| drives::DEVICES.iter().all(|d| d.0 != device))
+        })));
+    }
+}
+
+#[test]
+fn the_hybrid_rows_are_answered_by_the_engine() {
+    let figures = compare(Some("admin-hybrid"), &|_, _| ());
+    let of = |id: &str| figures.iter().find(|figure| figure.id == id).unwrap();
+    assert!(of("ah-boot-hybrid").twin.as_deref().unwrap().starts_with("hybrid:"));
+    for id in ["ah-boot-hybrid", "ah-boot-hdd", "ah-boot-ssd", "ah-rate-cached"] {
+        assert!(of(id).measured.is_some(), "{id}");
+    }
+    assert_eq!(of("ah-faults-second").measured, Some(0.0));
+    assert_eq!(of("ah-boot-hdd").within, Some(true));
 }
 
 #[test]

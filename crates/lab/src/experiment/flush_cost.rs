@@ -29,6 +29,9 @@ impl Experiment for FlushCost {
             name: name.to_owned(),
             renew: true,
             rest_s: 0,
+            restart: false,
+            cut: None,
+            memory: None,
             job: format!(
                 "[{name}]\nioengine=psync\ndirect=1\nrw=randwrite\nbs=4k\nsize=64m\n{flush}runtime=20\n\
                  time_based\n"

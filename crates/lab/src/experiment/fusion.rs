@@ -17,6 +17,13 @@ const REST_S: u64 = 600;
 /// The first part of the fill is written as published; the rest, all on the slow drive, in larger
 /// requests, because a terabyte of small ones shows nothing more.
 const FILL_SLOWLY_BYTES: u64 = 160_000_000_000;
+/// The passes that go over a part of the volume.
+const PART_BYTES: u64 = 8_000_000_000;
+/// What the source's volume had. A smaller one has smaller parts and shorter passes, so that as large a
+/// share of them is touched.
+const FULL_BYTES: u64 = 1_100_000_000_000;
+/// The shortest pass: the seconds at both ends are not whole.
+const PASS_S_MIN: u64 = 10;
 
 const FAST: usize = 0;
 const SLOW: usize = 1;
@@ -55,15 +62,21 @@ impl Experiment for Fusion {
             name: name.to_owned(),
             renew: false,
             rest_s,
+            restart: false,
+            cut: None,
+            memory: None,
             job: format!("[{name}]\nioengine=libaio\ndirect=1\n{job}"),
             figures,
             bound: Bound::default(),
         };
         let fill = "fill, 128 KiB, depth 1";
-        let slowly = FILL_SLOWLY_BYTES.min(size_bytes) >> 20 << 20;
+        let share = (size_bytes as f64 / FULL_BYTES as f64).min(1.0);
+        let part = |bytes: u64| (bytes as f64 * share) as u64 >> 20 << 20;
+        let slowly = part(FILL_SLOWLY_BYTES);
+        let pass_s = ((PASS_S as f64 * share) as u64).max(PASS_S_MIN);
         let random = |size: &str, seed: u64| {
             format!(
-                "rw=randwrite\nbs=4k\niodepth=16\n{size}norandommap\nrandseed={seed}\nruntime={PASS_S}\n\
+                "rw=randwrite\nbs=4k\niodepth=16\n{size}norandommap\nrandseed={seed}\nruntime={pass_s}\n\
                  time_based\n"
             )
         };
@@ -72,7 +85,7 @@ impl Experiment for Fusion {
             step(
                 &format!("8gb-pass-{number}"),
                 rest_s,
-                random("size=8000000000\n", number),
+                random(&format!("size={}\n", part(PART_BYTES)), number),
                 figures,
             )
         };

@@ -50,6 +50,9 @@ impl Experiment for IoSize {
                 name: (*name).to_owned(),
                 renew: true,
                 rest_s: 0,
+                restart: false,
+                cut: None,
+                memory: None,
                 job: format!(
                     "[{name}]\nioengine=libaio\ndirect=1\nrw=read\nbs={block}\niodepth={depth}\nruntime=20\n\
                      time_based\n"

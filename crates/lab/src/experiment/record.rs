@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::Step;
 use super::chart::Chart;
 use super::published::Published;
 use super::run::RunOptions;
+use super::{Figure, Step};
 use crate::bench::{Moment, Outcome};
 
 /// The version of what is kept.
@@ -45,6 +45,9 @@ pub struct RunRecord {
     pub steps: Vec<StepRecord>,
     /// How many there are.
     pub steps_total: usize,
+    /// Numbers that follow from several steps.
+    #[serde(default)]
+    pub derived: Vec<FigureRecord>,
     /// Pictures of the steps that are done.
     pub charts: Vec<Chart>,
 }
@@ -85,23 +88,36 @@ pub struct FigureRecord {
     pub error_percent: Option<f64>,
 }
 
+impl FigureRecord {
+    /// A number beside the published row of that id, if there is one.
+    pub(super) fn of(
+        id: Option<&str>,
+        row: &str,
+        column: &str,
+        unit: &str,
+        measured: Option<f64>,
+    ) -> FigureRecord {
+        let published = id.and_then(Published::row);
+        FigureRecord {
+            id: id.map(str::to_owned),
+            row: row.to_owned(),
+            column: column.to_owned(),
+            measured,
+            published,
+            unit: unit.to_owned(),
+            error_percent: measured
+                .zip(published)
+                .and_then(|(value, row)| row.error_percent(value)),
+        }
+    }
+}
+
 impl StepRecord {
     /// What came of a step.
     pub(super) fn of(step: &Step, outcome: Outcome, rested: Vec<Moment>) -> StepRecord {
         let figures = step.figures.iter().map(|figure| {
-            let measured = (figure.measure)(&outcome, &rested);
-            let published = figure.id.as_deref().and_then(Published::row);
-            let error_percent =
-                measured.zip(published).and_then(|(value, row)| row.error_percent(value));
-            FigureRecord {
-                id: figure.id.clone(),
-                row: figure.row.clone(),
-                column: figure.column.clone(),
-                measured,
-                published,
-                unit: figure.unit.to_owned(),
-                error_percent,
-            }
+            let Figure { id, row, column, unit, measure } = figure;
+            FigureRecord::of(id.as_deref(), row, column, unit, measure(&outcome, &rested))
         });
         let figures = figures.collect();
         StepRecord {
@@ -142,6 +158,7 @@ impl RunRecord {
             notes: Vec::new(),
             steps: Vec::new(),
             steps_total: 0,
+            derived: Vec::new(),
             charts: Vec::new(),
         }
     }
@@ -158,7 +175,7 @@ impl RunRecord {
 
     /// All numbers, in order.
     pub fn figures(&self) -> impl Iterator<Item = &FigureRecord> {
-        self.steps.iter().flat_map(|step| &step.figures)
+        self.steps.iter().flat_map(|step| &step.figures).chain(&self.derived)
     }
 
     /// What `dir` holds of an earlier run, if it holds one.

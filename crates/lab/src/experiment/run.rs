@@ -78,6 +78,7 @@ pub fn run(
                 record.steps.push(carry_out(experiment, bench, step.clone(), options)?);
                 if let Some(dir) = out {
                     record.charts = experiment.charts(&record);
+                    record.derived = experiment.derived(&record);
                     record.save(dir)?;
                 }
             }
@@ -86,6 +87,7 @@ pub fn run(
         rest = after;
     }
     record.charts = experiment.charts(&record);
+    record.derived = experiment.derived(&record);
     if let Some(dir) = out {
         record.save(dir)?;
     }
@@ -111,6 +113,13 @@ fn carry_out(
         0 => Vec::new(),
         seconds => bench.rest(seconds * 1_000_000_000).map_err(within)?,
     };
+    if step.restart {
+        bench.restart().map_err(within)?;
+    }
+    if let Some(cut) = &step.cut {
+        let outcome = bench.pull_plug(cut).map_err(within)?;
+        return Ok(StepRecord::of(&step, outcome, rested));
+    }
     let name = step.name.clone();
     experiment.before(bench, &mut step);
     let within = |problem: String| format!("step {name}: {problem}");
@@ -124,7 +133,7 @@ fn carry_out(
         run_ns: seconds.map(|seconds| seconds * 1_000_000_000),
         requests: step.bound.requests,
     };
-    let outcome = bench.play(&file, &step.job, limits).map_err(within)?;
+    let outcome = bench.play(&file, &step.job, limits, step.memory).map_err(within)?;
     Ok(StepRecord::of(&step, outcome, rested))
 }
 

@@ -48,6 +48,9 @@ impl Experiment for SsdSpec {
                 name: name.to_owned(),
                 renew: index == 0,
                 rest_s: 0,
+                restart: false,
+                cut: None,
+                memory: None,
                 job: format!(
                     "[{name}]\nioengine=libaio\ndirect=1\nrw={pattern}\nbs={block}\niodepth={depth}\n\
                      runtime=30\ntime_based\n"

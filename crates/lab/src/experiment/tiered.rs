@@ -51,6 +51,9 @@ impl Experiment for Tiered {
                 name: name.to_owned(),
                 renew: false,
                 rest_s,
+                restart: false,
+                cut: None,
+                memory: None,
                 job: format!(
                     "[{name}]\nioengine=psync\ndirect=1\nrw=randread\nbs=8k\nsize={IN_USE}\n{PATTERN}\
                      randseed=7\nruntime={seconds}\ntime_based\n"
@@ -63,6 +66,9 @@ impl Experiment for Tiered {
             name: "fill".to_owned(),
             renew: true,
             rest_s: 0,
+            restart: false,
+            cut: None,
+            memory: None,
             job: format!(
                 "[fill]\nioengine=libaio\ndirect=1\nrw=write\nbs=1m\niodepth=4\nsize={IN_USE}\n"
             ),

@@ -88,6 +88,9 @@ fn step(name: &str, span: &str, id: Option<String>, row: String) -> Step {
         name: name.to_owned(),
         renew: true,
         rest_s: 0,
+        restart: false,
+        cut: None,
+        memory: None,
         job: format!(
             "[{name}]\nioengine=psync\ndirect=1\nrw=randread\nbs=8k\n{span}runtime={STEP_S}\ntime_based\n"
         ),

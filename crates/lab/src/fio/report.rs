@@ -193,6 +193,19 @@ pub struct SyncReport {
 }
 
 impl Report {
+    /// That of a run without a job.
+    pub fn empty() -> Report {
+        Report {
+            fio_version: concat!("bimetal-", env!("CARGO_PKG_VERSION"), " (fio-3 layout)").into(),
+            timestamp: 0,
+            timestamp_ms: 0,
+            time: "virtual".into(),
+            global_options: BTreeMap::new(),
+            jobs: Vec::new(),
+            disk_util: Vec::new(),
+        }
+    }
+
     /// The report of a run.
     pub fn of(file: &JobFile, played: &Played) -> Report {
         let mut jobs: Vec<JobReport> = Vec::new();
@@ -204,15 +217,8 @@ impl Report {
             jobs.push(job_report(together));
             rest = after;
         }
-        Report {
-            fio_version: concat!("bimetal-", env!("CARGO_PKG_VERSION"), " (fio-3 layout)").into(),
-            timestamp: 0,
-            timestamp_ms: 0,
-            time: "virtual".into(),
-            global_options: file.global.iter().cloned().collect(),
-            jobs,
-            disk_util: Vec::new(),
-        }
+        let global_options = file.global.iter().cloned().collect();
+        Report { global_options, jobs, ..Report::empty() }
     }
 }
 

@@ -30,7 +30,7 @@ impl Draft {
 
     fn put(&mut self, name: &str, value: f64, source: &str, rows: &[&str]) {
         let rows = rows.iter().map(|row| (*row).to_owned()).collect();
-        let number = Number { value, source: source.to_owned(), rows };
+        let number = Number { value, source: source.to_owned(), rows, chosen: false };
         self.file.part.numbers.insert(name.to_owned(), number);
     }
 

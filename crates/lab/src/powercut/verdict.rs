@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 
 use io::{Device, IoError};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::plan::{Run, Write, epoch_of};
 use super::record::Record;
@@ -22,7 +22,7 @@ const CHUNK_BYTES: u64 = 1 << 20;
 const BLOCK_UNITS: usize = 4096 / UNIT_BYTES;
 
 /// Whether the epochs that are there came one after the other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
     /// Everything before the newest epoch that is there, is there.
@@ -32,7 +32,7 @@ pub enum Order {
 }
 
 /// What a cut has shown of a drive.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
     /// How the drive was called when it was written.
     pub drive: String,

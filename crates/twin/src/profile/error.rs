@@ -37,7 +37,7 @@ impl fmt::Display for ProfileError {
             }
             ProfileError::Choice(word) => write!(
                 formatter,
-                "\"{word}\" is no condition of a twin: cache=on, cache=off, fresh, used"
+                "\"{word}\" is no condition of a twin: cache=on, cache=off, fresh, used, scale=1/N"
             ),
             ProfileError::Unreadable(origin, problem) => {
                 write!(formatter, "cannot read {origin}: {problem}")

@@ -18,6 +18,17 @@ pub struct Number {
     /// The published rows it was fitted to; none for a number that was not fitted.
     #[serde(default)]
     pub rows: Vec<String>,
+    /// It was chosen by looking at published rows to which nothing may be fitted: no better than a
+    /// fitted number, and counted as one.
+    #[serde(default)]
+    pub chosen: bool,
+}
+
+impl Number {
+    /// Whether published or measured rows have told it.
+    pub fn is_told_by_rows(&self) -> bool {
+        self.chosen || !self.rows.is_empty()
+    }
 }
 
 /// Takes the numbers of a part one by one, and knows which nobody took.

@@ -19,6 +19,10 @@ fn a_wrong_name_choice_or_number_is_told() {
     let message = |choice: &str| Profile::named(choice).unwrap_err().to_string();
     assert!(message("wd50").contains("wd5002abys"));
     assert!(message("wd5002abys,warm").contains("warm"));
+    assert!(message("wd5002abys,scale=1/0").contains("scale=1/0"));
+    let small = Profile::named("wd5002abys,scale=1/64,cache=off").unwrap();
+    assert_eq!(small.size_bytes(), 500_107_862_016 / 64 >> 20 << 20);
+    assert!(!small.setting().write_cache);
     let text = include_str!("../../profiles/wd5002abys.toml");
     let parsed = |text: &str| Profile::parse("mine.toml", text).unwrap_err().to_string();
     assert!(parsed(&text.replace("rpm =", "rpms =")).contains("mine.toml: rpm is missing"));

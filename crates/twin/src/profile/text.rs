@@ -31,13 +31,14 @@ impl ProfileFile {
 fn push_part(text: &mut String, table: &str, part: &Part) {
     let kind = quoted(&part.kind);
     let _ = write!(text, "\n[{table}]\nkind = {kind}\n\n[{table}.numbers]\n");
-    for (name, Number { value, source, rows }) in &part.numbers {
+    for (name, Number { value, source, rows, chosen }) in &part.numbers {
         let source = quoted(source);
         let fitted = match rows.as_slice() {
             [] => String::new(),
             rows => format!(", rows = {}", list(rows)),
         };
-        let _ = writeln!(text, "{name} = {{ value = {value}, source = {source}{fitted} }}");
+        let chosen = if *chosen { ", chosen = true" } else { "" };
+        let _ = writeln!(text, "{name} = {{ value = {value}, source = {source}{fitted}{chosen} }}");
     }
 }
 

@@ -30,7 +30,7 @@ report' reads); steps that are done there are not done again.")]
 pub struct RunArguments {
     /// An experiment ('bimetal lab list') or a fio job file
     what: String,
-    /// twin:NAME, fusion:FAST+SLOW, apple-fusion:FAST+SLOW, DEV, FILE, FILE:SIZE, VOLUME or an NBD URI
+    /// twin:NAME, fusion:FAST+SLOW, apple-fusion:FAST+SLOW, hybrid:FAST+SLOW, DEV, FILE, FILE:SIZE, VOLUME or an NBD URI
     #[arg(long, value_name = "PLACE")]
     on: String,
     /// Keep everything in this directory, and go on with what is there
@@ -65,9 +65,13 @@ pub fn run(arguments: &RunArguments, settings: &Settings) -> Outcome {
         return Err(Failure::usage(format!("{} needs a volume", experiment.name()))
             .hint("fuse two twins: --on fusion:FAST+SLOW or --on apple-fusion:FAST+SLOW"));
     }
+    if experiment.stage() == Stage::Twin && !arguments.on.starts_with("twin:") {
+        return Err(Failure::usage(format!("{} needs a twin", experiment.name()))
+            .hint("--on twin:NAME; for a real drive and a real plug: bimetal lab powercut"));
+    }
     let steps = experiment.steps(place.bench.name(), place.bench.size_bytes());
     let mut writes = false;
-    for step in &steps {
+    for step in steps.iter().filter(|step| step.cut.is_none()) {
         let file = JobFile::parse(&arguments.what, &step.job).map_err(Failure::usage)?;
         writes |= file.changes_target();
     }

@@ -84,6 +84,7 @@ fn text(report: &Report) -> String {
         ]);
         for ShownNumber { name, number } in &part.numbers {
             let fitted = match number.rows.as_slice() {
+                [] if number.chosen => " [chosen by looking at rows]".to_owned(),
                 [] => String::new(),
                 rows => format!(" [{}]", rows.join(", ")),
             };
