@@ -95,6 +95,7 @@ pub fn list(_: &ListArguments, settings: &Settings) -> Outcome {
         on: match experiment.stage() {
             Stage::Drive => "a drive",
             Stage::Volume => "a volume of two drives",
+            Stage::Twin => "a twin",
         },
     });
     let experiments = Experiments { experiments: values.collect() };
