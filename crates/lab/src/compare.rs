@@ -103,11 +103,14 @@ pub struct Summary {
     pub median_error: Option<f64>,
 }
 
-/// How rows are played: a figure for each that can be answered.
+/// Plays rows on a twin: a figure for each that it can answer.
+type PlayOnTwin = fn(&Profile, &[&Row]) -> Vec<(String, f64)>;
+
+/// How rows are played.
 #[derive(Clone, Copy)]
 enum Play {
     /// On a twin alone.
-    Twin(fn(&Profile, &[&Row]) -> Vec<(String, f64)>),
+    Twin(PlayOnTwin),
     /// By the experiment of that name.
     Experiment(&'static str),
 }
