@@ -21,7 +21,7 @@ fn a_wrong_name_choice_or_number_is_told() {
     assert!(message("wd5002abys,warm").contains("warm"));
     assert!(message("wd5002abys,scale=1/0").contains("scale=1/0"));
     let small = Profile::named("wd5002abys,scale=1/64,cache=off").unwrap();
-    assert_eq!(small.size_bytes(), 500_107_862_016 / 64 >> 20 << 20);
+    assert_eq!(small.size_bytes(), ((500_107_862_016 / 64) >> 20) << 20);
     assert!(!small.setting().write_cache);
     let text = include_str!("../../profiles/wd5002abys.toml");
     let parsed = |text: &str| Profile::parse("mine.toml", text).unwrap_err().to_string();
