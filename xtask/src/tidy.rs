@@ -36,6 +36,8 @@ const ARROWS: &[(&str, &[&str])] = &[
 const TEST_ARROWS: &[(&str, &[&str])] = &[
     ("bimetal-engine", &["bimetal-twin", "bimetal-hunt", "bimetal-uring"]),
     ("bimetal-export", &["bimetal-uring"]),
+    // Itself, with canaries.
+    ("bimetal-hunt", &["bimetal-hunt"]),
 ];
 
 /// What the rooms at the bottom may take from the registry. Anything more needs a decision

@@ -90,7 +90,9 @@ impl State {
         let lsn = self.alone.as_ref().expect("alone").lsn;
         let own = self.geometry.own_slot(extent).filter(|_| mapped);
         self.map.set(extent, own, false, lsn);
-        self.unmirrored.insert(extent.0 / ENTRIES_PER_PAGE as u64, lsn);
+        if !canary!(AloneUnmirrored) {
+            self.unmirrored.insert(extent.0 / ENTRIES_PER_PAGE as u64, lsn);
+        }
     }
 }
 
@@ -115,11 +117,19 @@ pub(crate) async fn ready(shared: &Rc<Shared>) -> Result<(), Error> {
         state.home_accesses.close_epoch()
     };
     // A write that is still on its way, of data or of a map page, could land on top of a later one.
-    shared.home_accesses_ended(epoch).await;
-    let _background = shared.background.enter(1).await;
+    if !canary!(AloneOverWriters) {
+        shared.home_accesses_ended(epoch).await;
+    }
+    let _background = match canary!(AloneOverPages) {
+        true => None,
+        false => Some(shared.background.enter(1).await),
+    };
     let outcome = async {
         if !canary!(AloneUntold) {
             write_superblock(shared, Left::Open, true).await?;
+        }
+        if canary!(KeptLeftBehind) {
+            return Ok(());
         }
         bring_kept_home(shared).await
     }
@@ -383,7 +393,9 @@ pub(crate) async fn flush(shared: &Rc<Shared>) -> Result<(), Error> {
     };
     let outcome = async {
         // Pages were encoded before: what they call data is durable before they are.
-        shared.slow.flush().await?;
+        if !canary!(AloneNotFlushed) {
+            shared.slow.flush().await?;
+        }
         if pages.is_empty() {
             return Ok(());
         }
@@ -427,7 +439,9 @@ async fn write_pages(shared: &Shared, pages: &[(u64, Buf)]) -> Result<(), Error>
             outcome = outcome.and(write.await.1);
         }
         outcome?;
-        shared.slow.flush().await?;
+        if round == 1 || !canary!(AloneCopiesTogether) {
+            shared.slow.flush().await?;
+        }
     }
     Ok(())
 }

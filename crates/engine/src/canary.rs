@@ -158,9 +158,6 @@ mod cage {
         DoubtNotMarked,
         /// Marks of doubt are written and not flushed.
         DoubtNotFlushed,
-        /// An extent that the map places on the fast drive needs no mark, though the slow drive's
-        /// page still says otherwise.
-        DoubtSparedTooLong,
         /// An extent that leaves the fast drive with blocks in the log gets no mark.
         DoubtForgottenAtMove,
         /// The slow drive vouches for extents with newer blocks in the log.
@@ -179,6 +176,174 @@ mod cage {
         StageReadUnderWrite,
         /// A drive that is alone is written.
         WrittenAlone,
+        /// The tail passes what only the log has.
+        TailPassesLive,
+        /// Write-through: a page counts as known to the slow drive though it changed again since.
+        MirroredTooEarly,
+        /// The copy of a map page that was written last is written again.
+        SameCopyAgain,
+        /// Write-through: the slow drive's other copies of map pages stay as they were.
+        OtherCopiesNotWritten,
+        /// A superblock counts as saying more than was durable when it was encoded.
+        RecordedTooFar,
+        /// A map page that is on its way counts as written.
+        WritingCountsAsWritten,
+        /// An extent is destaged while a request writes its home in place.
+        DestageUnderWriter,
+        /// Blocks that are newer than what is durable are destaged too.
+        DestageTakesNewer,
+        /// What destage reads from the log is not compared with its CRC.
+        DestageUnchecked,
+        /// Homes on the slow drive are not flushed before the record that says they are filled.
+        DestageForgetsSlow,
+        /// Class cache: of an extent with a clean copy only the copy is destaged.
+        OriginalNotDestaged,
+        /// An extent that still has the home that destage planned with counts as unchanged.
+        DestageTrustsHome,
+        /// A destage claims what was written to the log while it ran.
+        DestagedUntilEnd,
+        /// An extent with newer blocks in the log loses its mark when it is destaged.
+        DestageUnmarksNewer,
+        /// Class cache: what is in memory is taken when it is needed, and the mode may change before.
+        KeptTakenLate,
+        /// Write-through begins while requests that chose other routes are under way.
+        SwitchedUnderWriters,
+        /// A flush sends nothing when all is written, durable or not.
+        WrittenIsEnough,
+        /// A flush does not wait for the one under way that has taken its changes.
+        RunningFlushIgnored,
+        /// Who joins the next flush is told when the one before it ends.
+        TurnTooEarly,
+        /// A failed flush of the slow drive is not told.
+        SlowFailureIgnored,
+        /// Marks of doubt that could not be written count as written.
+        DoubtFailureIgnored,
+        /// A flush covers what was written while it ran.
+        FlushCoversLater,
+        /// A home written in place is not noted for the next flush.
+        HomeNotNoted,
+        /// A fresh slot of the slow drive is not noted for the next flush.
+        FreshOnSlowNotNoted,
+        /// A failed write of a fresh slot counts as done.
+        FreshFailureIgnored,
+        /// Requests do not wait for an unaligned write that holds their extent.
+        WriterIgnoresAlone,
+        /// An unaligned write does not wait for requests that are writing its extent.
+        UnalignedIgnoresWriters,
+        /// A home is written in place while it is being copied.
+        InPlaceWhileMoving,
+        /// No room is kept in the log for the records of fresh slots.
+        RoomNotPromised,
+        /// Homes that are not neighbours are written as one.
+        RunsJoined,
+        /// Write-through: a home is written in place though newer data of it is in the log.
+        ThroughUnderLog,
+        /// A large log write that failed counts as written.
+        LargeFailureIgnored,
+        /// Of the extents of a request only the first is marked as having blocks in the log.
+        OnlyFirstMarked,
+        /// Clients fill the part of the log that is kept for the volume's own records.
+        ReserveTaken,
+        /// The first record of a session is taken for one of the session before.
+        SessionBeginsLate,
+        /// What records say to be durable is not heard when they are replayed.
+        ClaimsForgotten,
+        /// A record that says what is durable before it counts as durable itself.
+        ClaimTooWide,
+        /// A change at the very LSN of its map page is taken for contained in it.
+        ReplayBeginsLate,
+        /// Replaying a fresh slot leaves the extent's older blocks in the log.
+        ReplayedFreshKeepsLog,
+        /// Replaying a trim leaves the extent's blocks in the log.
+        ReplayedTrimKeepsLog,
+        /// Replaying a destage forgets what was written to the extent meanwhile.
+        ReplayedDestageForgetsNewer,
+        /// Replaying a destage leaves what was destaged in the log.
+        ReplayedDestageKeepsOlder,
+        /// Extents with replayed blocks are not marked as having blocks in the log.
+        ReplayNotMarked,
+        /// Of two copies of a map page the older is taken.
+        OlderPageTaken,
+        /// A map page that a cut has kept from one drive is not written there when the volume is opened.
+        LonePageLeft,
+        /// Without the fast drive marks of doubt are not heard.
+        DoubtsUnheard,
+        /// A map page that knows more than the log is accepted.
+        PageAheadAccepted,
+        /// A slot is used again when the record that gave it up is the next to be recorded as durable.
+        RecordedTooWide,
+        /// A slot is used again in the epoch in which it was given up.
+        EpochTooWide,
+        /// An extent is moved while a request writes its home in place.
+        MoveUnderWriter,
+        /// An extent that could not be read is moved all the same.
+        MoveOfUnreadable,
+        /// Class cache: a dirty copy is given up as if it were clean.
+        DirtyCopyGivenUp,
+        /// Marks of doubt that are wanted count as durable when others are.
+        DoubtSettledTooWide,
+        /// The slow drive vouches for a region when it knows one extent of it.
+        RegionVouchedForOne,
+        /// Of the copies of the doubt page the last one is believed.
+        LaterDoubtCopyWins,
+        /// In deferred mode a flush ends before its order has reached the drive.
+        OrderNotWritten,
+        /// On the way to strict mode homes are written in place before what is ordered is durable.
+        InPlaceTooEarly,
+        /// Deferred mode begins while homes are being written in place.
+        DeferredOverWriters,
+        /// In deferred mode every flush counts for all changes so far.
+        ExposureForgotten,
+        /// In deferred mode changes that come together are as old as the youngest.
+        ExposureRejuvenated,
+        /// The slow drive goes on alone while writes to it are under way.
+        AloneOverWriters,
+        /// The slow drive goes on alone while map pages are on their way to it.
+        AloneOverPages,
+        /// The slow drive goes on alone without what only the log and the memory have.
+        KeptLeftBehind,
+        /// The slow drive alone writes map pages before the data they speak of is durable.
+        AloneNotFlushed,
+        /// The slow drive alone writes both copies of a map page at once.
+        AloneCopiesTogether,
+        /// The slow drive alone does not write what is a hole and what is not.
+        AloneUnmirrored,
+        /// A trim that must be durable on its own is not flushed.
+        ForcedTrimNotFlushed,
+        /// What is read from the log is not compared with its CRC.
+        ReadUnchecked,
+        /// Class cache: a dirty copy that cannot be read is replaced by what it was made of.
+        DirtyReadFromOriginal,
+        /// Zeros in the log read what the home holds.
+        ZerosReadHome,
+        /// A record counts as written though one before it is not.
+        GapsCountAsWritten,
+        /// What a record says to be durable counts as recorded before the record is durable.
+        ClaimNotDurable,
+        /// The tail passes zeros that only the log has.
+        TailPassesMarks,
+        /// A large record may cross the end of the ring.
+        RecordCrossesEnd,
+        /// A record says that what is written is durable.
+        WrittenClaimedDurable,
+        /// Records of an older lap of the ring are taken for part of the log.
+        OlderLapAccepted,
+        /// The newer copy of a superblock is overwritten first.
+        StaleCopyLast,
+        /// A drive that is a step behind the other is accepted.
+        ProgressUncompared,
+        /// A drive of an earlier opening is accepted.
+        GenerationsUncompared,
+        /// All copies of a map page are repaired at once.
+        RepairedTogether,
+        /// An opening is on the fast drive before it is on the slow one.
+        FastOpensFirst,
+        /// A superblock does not say where the log of its session begins.
+        SessionStartForgotten,
+        /// In deferred mode more bytes are ordered than the bound allows.
+        BytesUnbound,
+        /// In deferred mode requests end while more bytes are exposed than the bound allows.
+        ToldBeyondBound,
     }
 
     thread_local! {

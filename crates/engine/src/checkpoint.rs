@@ -31,7 +31,8 @@ const PAGES_PER_STEP: usize = 256;
 pub(crate) async fn checkpoint(shared: &Rc<Shared>) -> Result<(), Error> {
     let (target, epoch) = {
         let mut state = shared.state.borrow_mut();
-        let target = state.log.oldest_live();
+        let live = state.log.oldest_live();
+        let target = if canary!(TailPassesLive) { state.log.recorded() } else { live };
         (target, state.log_accesses.close_epoch())
     };
     // Pages first changed before the target hold the tail back; the others can wait.
@@ -148,7 +149,8 @@ async fn write_superblock_of(
     }
     *shared.superblock.borrow_mut() = superblock;
     let mut state = shared.state.borrow_mut();
-    state.log.settle_recorded(durable);
+    let now = state.log.durable();
+    state.log.settle_recorded(if canary!(RecordedTooFar) { now } else { durable });
     state.settle_young();
     Ok(())
 }
@@ -226,8 +228,9 @@ pub(crate) async fn write_pages(shared: &Rc<Shared>) -> Result<(), Error> {
     }
     let mut state = shared.state.borrow_mut();
     for (page, copy) in written {
-        state.map.set_newer_copy(page, copy);
-        if state.unmirrored.get(&page).is_some_and(|changed| *changed < lsn) {
+        state.map.set_newer_copy(page, if canary!(SameCopyAgain) { 1 - copy } else { copy });
+        let has = |changed: &Lsn| *changed < lsn || canary!(MirroredTooEarly);
+        if state.unmirrored.get(&page).is_some_and(has) {
             state.unmirrored.remove(&page);
         }
     }
@@ -237,7 +240,7 @@ pub(crate) async fn write_pages(shared: &Rc<Shared>) -> Result<(), Error> {
 /// In write-through the slow drive's other copies become the same, once the first are durable: if it
 /// is all that is left, and one copy is torn, the other is right whichever it was.
 async fn write_other_copies(shared: &Shared, pages: Vec<(u64, u64, Buf)>) -> Result<(), Error> {
-    if pages.is_empty() {
+    if pages.is_empty() || canary!(OtherCopiesNotWritten) {
         return Ok(());
     }
     let writes: Vec<_> = pages

@@ -5,8 +5,8 @@
 //! that *everything* goes through the log: nothing is written in place by clients, so a prefix of the
 //! log is a prefix of the writes. `docs/durability.md` has the argument.
 //!
-//! * While something older than the bound is not durable, nothing is acknowledged, and a write
-//!   that would exceed the bound in bytes waits before it is ordered: a slow or hanging drive
+//! * While something older than the bound is not durable, or more than it in bytes, nothing is
+//!   acknowledged, and a write that would exceed the bytes waits before it is ordered: a slow or hanging drive
 //!   stops clients, it does not stretch the bound.
 //! * Changing the mode makes everything durable that came before, and returns after that.
 
@@ -45,7 +45,7 @@ impl Shared {
         if canary!(BoundForgotten) {
             return Ok(());
         }
-        self.until_flushed(|state, now_ns| !state.exposure.is_too_old(now_ns)).await
+        self.until_flushed(|state, now_ns| !state.exposure.is_beyond_bound(now_ns)).await
     }
 
     /// Waits until a change of so many bytes may be ordered.
@@ -81,7 +81,9 @@ impl Shared {
 /// the death of this process does not undo, and the bound is kept.
 pub(crate) async fn order_for_client(shared: &Shared) -> Result<(), Error> {
     let end = shared.state.borrow().log.client_end();
-    shared.log_written(end).await?;
+    if !canary!(OrderNotWritten) {
+        shared.log_written(end).await?;
+    }
     shared.within_bound().await
 }
 
@@ -122,6 +124,9 @@ pub(crate) async fn set_mode(shared: &Rc<Shared>, mode: FlushMode) -> Result<(),
         // Flushes are true from now on, but order must be kept until what was only ordered is
         // durable: a home written in place could outlive an earlier write.
         shared.state.borrow_mut().exposure.set_mode(mode);
+        if canary!(InPlaceTooEarly) {
+            shared.state.borrow_mut().exposure.keep_order(false);
+        }
         if !canary!(StrictWithoutFlush) {
             flush_all(shared).await?;
         }
@@ -135,7 +140,9 @@ pub(crate) async fn set_mode(shared: &Rc<Shared>, mode: FlushMode) -> Result<(),
                 .released
                 .until(|| {
                     let state = shared.state.borrow();
-                    (state.poisoned.is_some() || !state.guards.any_home_written()).then_some(())
+                    let writing = state.guards.any_home_written();
+                    let over = !writing || canary!(DeferredOverWriters);
+                    (state.poisoned.is_some() || over).then_some(())
                 })
                 .await;
             flush_all(shared).await?;

@@ -137,14 +137,17 @@ fn plan(state: &mut State, written: (u64, u64)) -> Plan {
     let mut jobs = Vec::with_capacity(extents.len());
     for extent in extents {
         let mapping = state.map.get(extent);
-        if mapping.moving() || state.guards.home_written(extent) {
+        let written = state.guards.home_written(extent) && !canary!(DestageUnderWriter);
+        if mapping.moving() || written {
             continue;
         }
         let mut blocks = Vec::new();
         for (n, block) in (0..).zip(state.blocks_of(extent)) {
             match state.log.lookup(block) {
                 Some(Logged::Lost { .. }) | None => {}
-                Some(version) if version.lsn() < before => blocks.push((n, version)),
+                Some(version) if version.lsn() < before || canary!(DestageTakesNewer) => {
+                    blocks.push((n, version));
+                }
                 Some(_) => {}
             }
         }
@@ -257,9 +260,9 @@ async fn copy(shared: &Rc<Shared>, jobs: &[Job]) -> Result<Vec<bool>, Error> {
     for (index, first, run, transfer) in reads {
         let (data, outcome) = transfer.await;
         let blocks = data.chunks_exact(BLOCK).zip(&run).zip(first..);
-        for ((_, (lsn, _)), n) in
-            blocks.filter(|((block, (_, crc)), _)| outcome.is_ok() && crc32c(block) != *crc)
-        {
+        for ((_, (lsn, _)), n) in blocks.filter(|((block, (_, crc)), _)| {
+            outcome.is_ok() && crc32c(block) != *crc && !canary!(DestageUnchecked)
+        }) {
             done[index] = false;
             let start = jobs[index].extent.0 * shared.geometry.extent_blocks();
             mark_lost(shared, BlockId(start + n), *lsn);
@@ -276,6 +279,10 @@ async fn copy(shared: &Rc<Shared>, jobs: &[Job]) -> Result<Vec<bool>, Error> {
         image[first as usize * BLOCK..][..data.len()].copy_from_slice(&data);
     }
     for (index, n, bytes) in in_memory {
+        let block = BlockId(jobs[index].extent.0 * shared.geometry.extent_blocks() + n);
+        if canary!(KeptTakenLate) && shared.state.borrow().kept.get(block).is_none() {
+            continue;
+        }
         if let Some(image) = &mut images[index] {
             image[n as usize * BLOCK..][..BLOCK].copy_from_slice(&bytes);
         }
@@ -395,6 +402,9 @@ async fn write_targets(
             }
             Target::Both { copy, own } => {
                 for home in [own, copy] {
+                    if home == own && canary!(OriginalNotDestaged) {
+                        continue;
+                    }
                     touched[home.tier.index()] = true;
                     for (first, count) in block_runs(&job.blocks) {
                         let start = first as usize * BLOCK;
@@ -415,7 +425,8 @@ async fn write_targets(
     }
     outcome?;
     for tier in Tier::BOTH {
-        if touched[tier.index()] && !canary!(DestageNotFlushed) {
+        let forgotten = tier == Tier::Slow && canary!(DestageForgetsSlow);
+        if touched[tier.index()] && !forgotten && !canary!(DestageNotFlushed) {
             shared.flush_drive(tier).await?;
         }
     }
@@ -441,7 +452,8 @@ fn settle(shared: &Shared, jobs: &[Job], done: &[bool], before: Lsn) {
     let before_blocks = state.log.live_blocks();
     for (job, done) in jobs.iter().zip(done) {
         let mapping = state.map.get(job.extent);
-        let replaced = !mapping.moving() || mapping.home() != job.planned;
+        let replaced =
+            !mapping.moving() && !canary!(DestageTrustsHome) || mapping.home() != job.planned;
         // What is lost of it is marked anew behind it.
         let room = state.log.room_blocks() > LOST_ROOM_BLOCKS;
         if !*done || !room || replaced && !canary!(DestageOverReplaced) {
@@ -457,6 +469,7 @@ fn settle(shared: &Shared, jobs: &[Job], done: &[bool], before: Lsn) {
             Target::Hole => (None, false),
         };
         let extent = job.extent;
+        let before = if canary!(DestagedUntilEnd) { state.log.end() } else { before };
         let entry = Entry::Destaged { extent, entry: encode_entry(home, clean), before };
         let lsn = state.log.append_entry(shared.io.pool(), &entry);
         if home != job.planned || mapping.is_clean() != clean {
@@ -477,7 +490,7 @@ fn settle(shared: &Shared, jobs: &[Job], done: &[bool], before: Lsn) {
                 None => {}
             }
         }
-        state.map.mark_in_log(extent, left);
+        state.map.mark_in_log(extent, left && !canary!(DestageUnmarksNewer));
         if left {
             mark_lost_again(shared, state, extent);
         }

@@ -136,7 +136,7 @@ impl Doubts {
 
     /// This page is on the slow drive, durably.
     pub fn settle(&mut self, written: Vec<u64>) {
-        self.marked = written;
+        self.marked = if canary!(DoubtSettledTooWide) { self.wanted.clone() } else { written };
     }
 
     /// A page without marks.
@@ -178,9 +178,9 @@ impl Doubts {
             }
             let extents = self.extents_of(region).map(ExtentId);
             let lives_here = |extent| map.get(extent).is_current_on_slow();
-            if extents.clone().all(|extent| knows(map, extent))
-                && (which == Vouch::Everything || extents.clone().any(lives_here))
-            {
+            let all = extents.clone().all(|extent| knows(map, extent));
+            let one = canary!(RegionVouchedForOne) && extents.clone().any(|it| knows(map, it));
+            if (all || one) && (which == Vouch::Everything || extents.clone().any(lives_here)) {
                 self.wanted[word] &= !mask;
                 self.changed = true;
             }

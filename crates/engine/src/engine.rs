@@ -642,12 +642,14 @@ async fn begin_session(
     }
     superblock.session = io.random();
     superblock.sequence = pair[0].sequence.max(pair[1].sequence);
-    superblock.log_session_start = state.log.end();
+    if !canary!(SessionStartForgotten) {
+        superblock.log_session_start = state.log.end();
+    }
     superblock.log_durable = state.log.end();
     for left in [Left::Opening, Left::Open] {
         superblock.state = left;
         superblock.sequence += 1;
-        for drive in [slow, fast] {
+        for drive in if canary!(FastOpensFirst) { [fast, slow] } else { [slow, fast] } {
             superblock.role = drive.tier();
             superblocks::write(io, drive, &superblock).await?;
         }

@@ -5,6 +5,7 @@
 use std::collections::VecDeque;
 
 use crate::address::Lsn;
+use crate::canary::canary;
 use crate::flush_mode::{Bound, FlushMode};
 
 /// Changes this close together are kept as one, with the age of the oldest: a part of the bound.
@@ -84,6 +85,9 @@ impl Exposure {
         let grain_ns = bound.age_ns() / GRAIN_PER_BOUND;
         match self.changes.back_mut() {
             Some(last) if now_ns < last.since_ns + grain_ns => {
+                if canary!(ExposureRejuvenated) {
+                    last.since_ns = now_ns;
+                }
                 last.end = end;
                 last.bytes += bytes;
             }
@@ -96,7 +100,7 @@ impl Exposure {
     /// Everything before this is durable.
     pub fn settle(&mut self, durable: Lsn) {
         while let Some(change) = self.changes.front()
-            && change.end <= durable
+            && (change.end <= durable || canary!(ExposureForgotten))
         {
             self.bytes -= change.bytes;
             self.changes.pop_front();
@@ -119,10 +123,18 @@ impl Exposure {
         self.mode.bound().is_some_and(|bound| self.age_ns(now_ns) >= bound.age_ns())
     }
 
+    /// Whether more is exposed than the bound allows, by age or by size: nothing may be acknowledged.
+    /// Requests that are ordered only when their data has arrived may exceed the size together.
+    pub fn is_beyond_bound(&self, now_ns: u64) -> bool {
+        let too_much = self.mode.bound().is_some_and(|bound| self.bytes > bound.bytes);
+        self.is_too_old(now_ns) || too_much && !canary!(ToldBeyondBound)
+    }
+
     /// Whether a change of so many bytes must wait for a flush.
     pub fn must_wait(&self, now_ns: u64, bytes: u64) -> bool {
         let Some(bound) = self.mode.bound() else { return false };
-        self.is_too_old(now_ns) || self.bytes > 0 && self.bytes + bytes > bound.bytes
+        let too_much = self.bytes > 0 && self.bytes + bytes > bound.bytes;
+        self.is_too_old(now_ns) || too_much && !canary!(BytesUnbound)
     }
 
     /// Somebody waits: the next flush comes at once.

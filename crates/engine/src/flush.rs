@@ -47,13 +47,16 @@ async fn flush_fast(shared: &Shared) -> Result<(), Error> {
     }
     let (dirty, running) = {
         let state = shared.state.borrow();
-        let unwritten = state.log.client_end() > state.log.durable();
+        let enough =
+            if canary!(WrittenIsEnough) { state.log.written() } else { state.log.durable() };
+        let unwritten = state.log.client_end() > enough;
         let dirty = unwritten || state.home_dirty != [false; 2];
         (dirty, state.flush.running.then_some(state.flush.next))
     };
     match running {
         _ if dirty => flush_all(shared).await,
         // The flush under way has taken the marks, but not yet done the work.
+        Some(_) if canary!(RunningFlushIgnored) => Ok(()),
         Some(turn) => {
             marks::hit(Mark::FlushJoinedRunning);
             shared.flushed.until(|| (shared.state.borrow().flush.done >= turn).then_some(())).await;
@@ -82,7 +85,7 @@ pub(crate) async fn flush_all(shared: &Shared) -> Result<(), Error> {
                 if let Some(cause) = &state.poisoned {
                     return Some(Err(Error::Poisoned(cause.clone())));
                 }
-                if state.flush.done > turn {
+                if state.flush.done > turn || canary!(TurnTooEarly) && state.flush.done == turn {
                     return Some(Ok(false));
                 }
                 (!state.flush.running).then_some(Ok(true))
@@ -166,11 +169,17 @@ async fn run_turn(shared: &Shared) -> Result<(), Error> {
     });
     let fast = fast.await;
     if let Some(slow) = slow {
-        slow.await?;
+        let slow = slow.await;
+        if !canary!(SlowFailureIgnored) {
+            slow?;
+        }
     }
     fast?;
-    marked?;
+    if !canary!(DoubtFailureIgnored) {
+        marked?;
+    }
     let mut state = shared.state.borrow_mut();
+    let until = if canary!(FlushCoversLater) { state.log.written() } else { until };
     state.flush.last_ns = shared.io.now_ns() - begun_ns;
     if let Some(page) = doubts {
         state.doubts.settle(page);

@@ -8,12 +8,13 @@
 //!   than the copy beside it.
 //! * One at a time is at it (`Shared::background`): the janitor, a flush, or a change of mode.
 
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::rc::Rc;
 
 use io::units::MILLISECOND_NS;
 
-use crate::address::Lsn;
+use crate::address::{BlockId, ExtentId, Lsn};
 use crate::cache_mode::CacheMode;
 use crate::canary::canary;
 use crate::checkpoint::{checkpoint, write_all_pages, write_pages, write_superblocks};
@@ -33,12 +34,12 @@ const HELD_UP_NS: u64 = MILLISECOND_NS;
 
 /// A client's flush in write-through.
 pub(crate) async fn flush_through(shared: &Rc<Shared>) -> Result<(), Error> {
-    let end = {
+    let owed = {
         let mut state = shared.state.borrow_mut();
         if !owes(&mut state) {
             return Ok(());
         }
-        state.log.end()
+        owed_blocks(&mut state)
     };
     let _turn = shared.background.enter(1).await;
     let outcome = async {
@@ -46,7 +47,7 @@ pub(crate) async fn flush_through(shared: &Rc<Shared>) -> Result<(), Error> {
         if canary!(ThroughLikeBack) {
             return flush_all(shared).await;
         }
-        logged_home(shared, end).await?;
+        logged_home(shared, owed).await?;
         // What went home may have filled holes just now.
         let end = shared.state.borrow().log.end();
         mirror(shared, end).await
@@ -92,19 +93,53 @@ fn awaits_home(state: &mut State, end: Lsn) -> bool {
     blocks.iter().any(|block| !matches!(state.log.lookup(*block), Some(Logged::Lost { .. }) | None))
 }
 
-/// Makes everything durable, and brings home what the log has from before `end`.
-async fn logged_home(shared: &Rc<Shared>, end: Lsn) -> Result<(), Error> {
+/// The blocks of which the log has the newest version now, and that are not lost.
+fn owed_blocks(state: &mut State) -> BTreeSet<BlockId> {
+    let mut blocks = BTreeSet::new();
+    let end = state.log.end();
+    state.log.visit_live(end, |live| {
+        blocks.insert(live.block);
+        true
+    });
+    blocks.retain(|block| !matches!(state.log.lookup(*block), Some(Logged::Lost { .. }) | None));
+    blocks
+}
+
+/// Makes everything durable, and brings home the blocks `owed`: whatever the log has of them by then.
+/// A version that was overwritten meanwhile would be on the fast drive alone, and the newer one may
+/// not survive. So that nobody can go on overwriting for ever, who comes to their extents waits.
+async fn logged_home(shared: &Rc<Shared>, owed: BTreeSet<BlockId>) -> Result<(), Error> {
+    {
+        let mut state = shared.state.borrow_mut();
+        let extent_blocks = state.geometry.extent_blocks();
+        state.going_home = owed.iter().map(|block| ExtentId(block.0 / extent_blocks)).collect();
+    }
+    let outcome = bring_home(shared, owed).await;
+    shared.state.borrow_mut().going_home.clear();
+    shared.released.wake_all();
+    outcome
+}
+
+async fn bring_home(shared: &Rc<Shared>, mut owed: BTreeSet<BlockId>) -> Result<(), Error> {
     flush_all(shared).await?;
     loop {
-        let short = {
-            let mut state = shared.state.borrow_mut();
-            if !awaits_home(&mut state, end) {
+        let (short, volatile) = {
+            let state = shared.state.borrow();
+            let newest = |block: &BlockId| state.log.lookup(*block);
+            owed.retain(|block| !matches!(newest(block), Some(Logged::Lost { .. }) | None));
+            if owed.is_empty() {
                 return Ok(());
             }
-            state.log.room_blocks() < state.log_reserve_blocks() / 2
+            let durable = state.log.durable();
+            let is_volatile = |block: &BlockId| newest(block).is_some_and(|it| it.lsn() >= durable);
+            let short = state.log.room_blocks() < state.log_reserve_blocks() / 2;
+            (short, owed.iter().all(is_volatile))
         };
         if short {
             checkpoint(shared).await?;
+        }
+        if volatile {
+            flush_all(shared).await?;
         }
         if destage(shared).await? == Progress::None {
             shared.unpoisoned()?;
@@ -132,8 +167,8 @@ async fn all_home(shared: &Rc<Shared>) -> Result<(), Error> {
             let text = "it was ended before everything was home; nothing is lost by that";
             return Err(Error::Unsuitable(text.into()));
         }
-        let end = shared.state.borrow().log.end();
-        logged_home(shared, end).await?;
+        let owed = owed_blocks(&mut shared.state.borrow_mut());
+        logged_home(shared, owed).await?;
         if shared.state.borrow().map.on_fast_alone() == 0 {
             return Ok(());
         }
@@ -181,7 +216,10 @@ pub(crate) async fn set_mode(shared: &Rc<Shared>, mode: CacheMode) -> Result<(),
         CacheMode::WriteThrough => to_write_through(shared).await,
         CacheMode::WriteBack => {
             // Nothing is on its way home from memory then.
-            let _turn = shared.background.enter(1).await;
+            let _turn = match canary!(KeptTakenLate) {
+                true => None,
+                false => Some(shared.background.enter(1).await),
+            };
             // On the drives first: the slow one must not pass for whole when it is not any more.
             let changed =
                 write_superblocks(shared, |superblock| superblock.cache_mode = mode).await;
@@ -239,7 +277,9 @@ async fn with_routes_home(
         state.home_accesses.close_epoch()
     };
     // Who chose another route before has arrived, and makes nothing dirty any more.
-    shared.home_accesses_ended(epoch).await;
+    if !canary!(SwitchedUnderWriters) {
+        shared.home_accesses_ended(epoch).await;
+    }
     let turn = shared.background.enter(1).await;
     let outcome = deed.await;
     drop(turn);

@@ -276,12 +276,15 @@ fn is_below(state: &State, extent: ExtentId) -> bool {
 fn push_move(state: &mut State, moves: &mut Vec<Move>, extent: ExtentId, to: Tier) -> bool {
     let mapping = state.map.get(extent);
     let Some(source) = mapping.home() else { return false };
-    if mapping.moving() || state.guards.home_written(extent) || source.tier == to {
+    let written = state.guards.home_written(extent) && !canary!(MoveUnderWriter);
+    if mapping.moving() || written || source.tier == to {
         return false;
     }
     let own = state.geometry.own_slot(extent);
     let (target, copies) = match own {
-        Some(own) if mapping.is_clean() => (own, false),
+        Some(own) if mapping.is_clean() || canary!(DirtyCopyGivenUp) && to == Tier::Slow => {
+            (own, false)
+        }
         _ => {
             let Some(target) = state.take_slot(to, extent) else { return false };
             (target, true)
@@ -337,10 +340,12 @@ async fn copy(shared: &Rc<Shared>, moves: &mut [Move]) -> Result<(), Error> {
             Content::Here(buf) => (buf, Ok(())),
             Content::Read(read) => read.await,
         };
-        if outcome.is_ok() && read_outcome.is_ok() {
+        if outcome.is_ok() && (read_outcome.is_ok() || canary!(MoveOfUnreadable)) {
             writes.push(shared.drive(one.target.tier).write(shared.position(one.target), buf));
         }
-        outcome = outcome.and(read_outcome);
+        if !canary!(MoveOfUnreadable) {
+            outcome = outcome.and(read_outcome);
+        }
     }
     for write in writes {
         outcome = outcome.and(write.await.1);

@@ -119,6 +119,7 @@ fn plan(state: &State, at: u64, length: usize) -> (Vec<Part>, Option<Lsn>) {
                     }
                     Source::Log { lsn, position: state.log.position(lsn), crcs: vec![crc] }
                 }
+                Some(Logged::Zero { .. }) if canary!(ZerosReadHome) => home(cursor - extent_start),
                 Some(Logged::Zero { .. }) => Source::Zeros,
                 Some(Logged::Lost { .. }) => Source::Lost,
                 None => home(cursor - extent_start),
@@ -310,7 +311,8 @@ async fn read_originals(
         let mut state = shared.state.borrow_mut();
         let last = state.extent_of(at + buf.len() as u64 - 1);
         let extents = (state.extent_of(at).0..=last.0).map(ExtentId);
-        let clean = extents.clone().all(|extent| state.map.get(extent).is_clean());
+        let clean = extents.clone().all(|extent| state.map.get(extent).is_clean())
+            || canary!(DirtyReadFromOriginal);
         if clean {
             // The slot is written as a whole when it is used again, which is what has a drive
             // replace a sector.
@@ -376,7 +378,7 @@ fn verify(source: &Source, at: u64, data: &[u8]) -> Result<(), Error> {
         Source::Staged { .. } | Source::Around { .. } => return Ok(()),
     };
     for (n, (block, crc)) in data.chunks_exact(BLOCK).zip(crcs).enumerate() {
-        if crc32c(block) != *crc {
+        if crc32c(block) != *crc && !canary!(ReadUnchecked) {
             return Err(Error::Checksum { tier: Tier::Fast, at: at + n as u64 * BLOCK_BYTES });
         }
     }

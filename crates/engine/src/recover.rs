@@ -141,6 +141,7 @@ async fn attempt(source: &Source<'_>, stop_at: Option<Lsn>) -> Result<Attempt, E
     state.recovery.log_bytes = bytes;
     // A page is written only when all it holds is durable in the log.
     if !source.rescue
+        && !canary!(PageAheadAccepted)
         && let Some(ahead) = page_lsns.iter().position(|lsn| *lsn > state.log.end())
     {
         return Err(Error::Damaged(format!(
@@ -249,7 +250,9 @@ struct PageOnDrive<'a> {
 impl PageOnDrive<'_> {
     fn newest(&self) -> Option<(usize, Lsn)> {
         match self.judged {
-            [PageCopy::Valid(a), PageCopy::Valid(b)] if b > a => Some((1, b)),
+            [PageCopy::Valid(a), PageCopy::Valid(b)] if (b > a) != canary!(OlderPageTaken) => {
+                Some((1, b))
+            }
             [PageCopy::Valid(a), _] => Some((0, a)),
             [_, PageCopy::Valid(b)] => Some((1, b)),
             _ => None,
@@ -327,7 +330,7 @@ fn load_page(
     // Alone: torn or not written at a cut, or lost in silence. The log may still have what such a
     // page holds, but replay does not see it as changes: unless it is written anew before the tail
     // passes them, it stays on one drive for good.
-    if alone || damaged {
+    if (alone || damaged) && !canary!(LonePageLeft) {
         marks::hit(match from_slow {
             true => Mark::MapPageFromSlow,
             false => Mark::MapCopyRepaired,
@@ -426,7 +429,7 @@ fn trust_slow_drive(state: &mut State) {
     let mut loss = state.loss.clone().unwrap_or_default();
     let mut impossible = BTreeSet::new();
     for extent in (0..extents).map(ExtentId) {
-        if state.doubts.is_marked(extent) {
+        if state.doubts.is_marked(extent) && !canary!(DoubtsUnheard) {
             loss.mark_unknown(extent, extents);
         } else if let Some(home) = state.readable_home(extent)
             && home.tier == Tier::Slow
@@ -573,7 +576,9 @@ impl Replay<'_> {
             marks::hit(Mark::SessionsReplayed);
         }
         self.generation = header.generation;
-        self.claimed = self.claimed.max(header.durable);
+        if !canary!(ClaimsForgotten) {
+            self.claimed = self.claimed.max(header.durable);
+        }
         state.log.replay_header(&header, &block);
         if sound.is_none() {
             state.damaged_headers.push((lsn, block.clone()));
@@ -581,7 +586,10 @@ impl Replay<'_> {
         self.block = block;
         apply_entries(state, self.page_lsns, lsn, &changes, &mut self.pending)?;
         let claimed = self.claimed;
-        while self.pending.front().is_some_and(|allocation| allocation.lsn < claimed) {
+        let is_claimed = |allocation: &Pending| {
+            allocation.lsn < claimed || canary!(ClaimTooWide) && allocation.lsn == claimed
+        };
+        while self.pending.front().is_some_and(is_claimed) {
             self.pending.pop_front();
         }
         state.recovery.records += 1;
@@ -655,6 +663,8 @@ fn belongs(superblock: &Superblock, header: &Header, previous: u64, ring: u64) -
     let lsn = header.lsn;
     let session = if canary!(SessionIgnored) {
         true
+    } else if canary!(SessionBeginsLate) && lsn == superblock.log_session_start {
+        header.generation < superblock.generation
     } else if lsn >= superblock.log_session_start {
         header.generation == superblock.generation
     } else {
@@ -732,7 +742,8 @@ fn apply_entries(
     let set = |state: &mut State, extent: ExtentId, (home, clean): (Option<Home>, bool)| {
         // A page written after this record has the change, and perhaps later ones.
         let page = extent.0 / ENTRIES_PER_PAGE as u64;
-        if lsn >= page_lsns[page as usize] {
+        let late = canary!(ReplayBeginsLate) && lsn == page_lsns[page as usize];
+        if lsn >= page_lsns[page as usize] && !late {
             state.map.set(extent, home, clean, lsn);
         } else {
             marks::hit(Mark::ChangeInPage);
@@ -780,7 +791,9 @@ fn apply_entries(
             Entry::Allocate { extent, entry, crc } => {
                 let entry = checked(*extent, *entry)?;
                 set(state, *extent, entry);
-                state.forget_logged(*extent);
+                if !canary!(ReplayedFreshKeepsLog) {
+                    state.forget_logged(*extent);
+                }
                 state.prove(|rescue| rescue.settle_whole(*extent));
                 if let (Some(home), _) = entry {
                     pending.push_back(Pending { lsn, extent: *extent, home, crc: *crc });
@@ -800,7 +813,9 @@ fn apply_entries(
                     state.prove(|rescue| rescue.settle_whole(extent));
                     if !state.map.get(extent).is_empty() {
                         set(state, extent, (None, false));
-                        state.forget_logged(extent);
+                        if !canary!(ReplayedTrimKeepsLog) {
+                            state.forget_logged(extent);
+                        }
                     }
                 }
             }
@@ -812,7 +827,12 @@ fn apply_entries(
                 for block in state.blocks_of(*extent) {
                     match state.log.lookup(block) {
                         Some(Logged::Lost { .. }) => left = true,
-                        Some(version) if version.lsn() < *before => state.log.forget(block),
+                        Some(_) if canary!(ReplayedDestageKeepsOlder) => left = true,
+                        Some(version)
+                            if version.lsn() < *before || canary!(ReplayedDestageForgetsNewer) =>
+                        {
+                            state.log.forget(block);
+                        }
                         Some(_) => left = true,
                         None => {}
                     }
@@ -826,7 +846,7 @@ fn apply_entries(
 }
 
 fn mark(state: &mut State, start: BlockId, count: u64) {
-    if count > 0 {
+    if count > 0 && !canary!(ReplayNotMarked) {
         state.mark_logged(start.0 * BLOCK_BYTES, count * BLOCK_BYTES);
     }
 }

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 
 use crate::accesses::Epoch;
 use crate::address::{Home, Lsn, SlotId};
+use crate::canary::canary;
 use crate::marks::{self, Mark};
 
 /// Free slots of one drive, one bit each.
@@ -120,7 +121,9 @@ impl Quarantine {
     /// as durable; `ended`: all accesses up to this epoch have ended.
     pub fn pop(&mut self, recorded: Lsn, ended: Epoch) -> Option<Home> {
         let (_, lsn, epoch) = self.queue.front()?;
-        if *lsn < recorded && *epoch < ended {
+        let is_recorded = *lsn < recorded || canary!(RecordedTooWide) && *lsn == recorded;
+        let is_unused = *epoch < ended || canary!(EpochTooWide) && *epoch == ended;
+        if is_recorded && is_unused {
             return self.queue.pop_front().map(|(home, ..)| home);
         }
         marks::hit(match *lsn < recorded {

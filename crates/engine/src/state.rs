@@ -150,6 +150,8 @@ pub(crate) struct State {
     /// Class cache: write-through is in force. What was flushed is at home, so that the fast drive
     /// may die.
     pub through: bool,
+    /// Class cache: extents that a flush is bringing home. They change only when that is done.
+    pub going_home: BTreeSet<ExtentId>,
     /// Class cache: the fast drive has died, and the volume goes on.
     pub alone: Option<Alone>,
     pub kept: Kept,
@@ -208,6 +210,7 @@ impl State {
             homeward: false,
             homecoming: None,
             through: false,
+            going_home: BTreeSet::new(),
             alone: None,
             kept: Kept::default(),
             unmirrored: BTreeMap::new(),
@@ -394,6 +397,13 @@ impl State {
         }
     }
 
+    /// Whether a request for these extents must wait: somebody is alone on one, or brings it home.
+    pub fn is_taken(&self, first: ExtentId, count: u64, alone: bool) -> bool {
+        let end = ExtentId(first.0 + count);
+        !alone && self.guards.any_alone(first, count)
+            || self.going_home.range(first..end).next().is_some()
+    }
+
     /// The block's newest version is not in the log any more.
     pub fn forget_block(&mut self, block: BlockId) {
         self.log.forget(block);
@@ -434,7 +444,8 @@ impl State {
     /// Marks the extents of a range of blocks as having blocks in the log.
     pub fn mark_logged(&mut self, at: u64, length: u64) {
         let first = self.extent_of(at).0;
-        for extent in first..=self.extent_of(at + length - 1).0 {
+        let last = self.extent_of(at + length - 1).0;
+        for extent in first..=if canary!(OnlyFirstMarked) { first } else { last } {
             self.mark_in_log(ExtentId(extent));
         }
     }
@@ -449,7 +460,7 @@ impl State {
     /// that the extent lives on the fast drive alone.
     pub fn doubt(&mut self, extent: ExtentId) {
         let on_fast = self.map.get(extent).is_on_fast_alone();
-        if !on_fast || !self.map.is_settled(extent) && !canary!(DoubtSparedTooLong) {
+        if !on_fast || !self.map.is_settled(extent) {
             self.doubts.touch(extent);
         }
     }
@@ -514,7 +525,8 @@ impl State {
         let needed = Log::worst_case_blocks(data_blocks) + self.log_reserve_blocks();
         // Zero marks take no room in the ring, but memory in the index, which is announced as one
         // entry per ring block.
-        self.log.room_blocks() >= needed + self.promised_blocks
+        let spared = if canary!(ReserveTaken) { self.log_reserve_blocks() } else { 0 };
+        self.log.room_blocks() + spared >= needed + self.promised_blocks
             && self.log.live_blocks() + data_blocks <= self.live_blocks_max()
     }
 

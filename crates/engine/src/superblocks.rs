@@ -31,7 +31,9 @@ pub(crate) struct Found {
 /// Writes both copies, the stale one first, each made durable before the next is touched: a cut at
 /// any moment leaves one whole copy, the old or the new.
 pub(crate) async fn write(io: &Io, drive: &Drive, superblock: &Superblock) -> Result<(), Error> {
-    for copy in [drive.stale_copy(), 1 - drive.stale_copy()] {
+    let stale_last = canary!(StaleCopyLast);
+    let first = if stale_last { 1 - drive.stale_copy() } else { drive.stale_copy() };
+    for copy in [first, 1 - first] {
         let mut buf = io.pool().take(SUPERBLOCK_BYTES);
         superblock.encode(&mut buf, copy);
         if copy != drive.stale_copy() && canary!(OneSuperblock) {
@@ -259,7 +261,7 @@ fn judge_generations(pair: [&Superblock; 2], fast: &str, slow: &str) -> Result<(
             )));
         }
         // Every step of opening and closing is on the slow drive before it is on the fast one.
-        if progress(one.state) > progress(other.state) {
+        if progress(one.state) > progress(other.state) && !canary!(ProgressUncompared) {
             let problem = format!(
                 "{slow} is older than {fast}: it is a copy from before the volume was closed. \
                  Give the drive that was in use"
@@ -274,7 +276,8 @@ fn judge_generations(pair: [&Superblock; 2], fast: &str, slow: &str) -> Result<(
         (other, one, fast, slow, Tier::Fast)
     };
     // A cut between the two writes of an opening's first step leaves exactly this.
-    if newer.state == State::Opening && newer.generation == older.generation + 1 {
+    let cut = newer.state == State::Opening && newer.generation == older.generation + 1;
+    if cut || canary!(GenerationsUncompared) {
         marks::hit(Mark::OpeningWasCut);
         return Ok(());
     }

@@ -152,7 +152,8 @@ async fn write_unaligned(shared: &Rc<Shared>, at: u64, buf: Buf) -> (Buf, Result
             let state = shared.state.borrow();
             let over = state.poisoned.is_some()
                 || !state.guards.any_writer(first, count)
-                || canary!(UnalignedTogether);
+                || canary!(UnalignedTogether)
+                || canary!(UnalignedIgnoresWriters);
             over.then_some(())
         })
         .await;
@@ -266,7 +267,7 @@ async fn admitted(
             if let Some(cause) = &state.poisoned {
                 return Err(Error::Poisoned(cause.clone()));
             }
-            let free = alone || !state.guards.any_alone(first, count);
+            let free = !state.is_taken(first, count, alone) || canary!(WriterIgnoresAlone);
             let place = turn.as_ref().map(RoomTurn::place);
             let fits = free && fits(&state, at, length, place);
             if free && !fits && turn.is_none() {
@@ -289,10 +290,7 @@ async fn admitted(
             }
             None => {}
         }
-        let conflict = || {
-            let state = shared.state.borrow();
-            !alone && state.guards.any_alone(first, count)
-        };
+        let conflict = || shared.state.borrow().is_taken(first, count, alone);
         // The place is given up before anything else is waited for: those who are waited for may
         // stand behind it.
         turn = None;
@@ -408,7 +406,7 @@ fn route(state: &State, extent: ExtentId, bytes: u64) -> Route {
     let believed = mapping.is_clean() && !canary!(CopyWrittenClean);
     let settled = (!mapping.in_log() || canary!(InPlaceUnderLog))
         && !believed
-        && !mapping.moving()
+        && (!mapping.moving() || canary!(InPlaceWhileMoving))
         && (!state.is_young(extent) || canary!(YoungIgnored));
     let fast_to_spare = state.slots[0].free() > state.fast_reserve();
     let in_place = settled && (!state.exposure.ordered() || canary!(DeferredInPlace));
@@ -432,7 +430,9 @@ fn route(state: &State, extent: ExtentId, bytes: u64) -> Route {
 /// The route in write-through: to the slow drive at once, where that can be done in place.
 fn route_home(state: &State, extent: ExtentId, whole: bool) -> Route {
     let mapping = state.map.get(extent);
-    let settled = !mapping.in_log() && !mapping.moving() && !state.is_young(extent);
+    let settled = (!mapping.in_log() || canary!(ThroughUnderLog))
+        && !mapping.moving()
+        && !state.is_young(extent);
     match mapping.home() {
         Some(home @ Home { tier: Tier::Slow, .. }) if settled && state.in_place[1] => {
             Route::Home(home)
@@ -507,7 +507,7 @@ fn plan(shared: &Shared, at: u64, buf: &mut Buf) -> (Vec<Run>, Option<Large>) {
         if matches!(run.target, Target::Log) && later && !canary!(PartsOutOfOrder) {
             run.target = Target::LogWithRest;
         }
-        state.promised_blocks += run.promised_blocks();
+        state.promised_blocks += run.promised_blocks() * u64::from(!canary!(RoomNotPromised));
         if matches!(run.target, Target::Log) {
             if large.is_none() {
                 let from = (run.at - at) as usize;
@@ -554,7 +554,7 @@ fn joins(last: &mut Run, next: &mut Target) -> bool {
     match (&mut last.target, next) {
         (Target::Log, Target::Log) => true,
         (Target::Home { tier, position }, Target::Home { tier: tier2, position: position2 }) => {
-            tier == tier2 && *position + end == *position2
+            tier == tier2 && (*position + end == *position2 || canary!(RunsJoined))
         }
         (
             Target::Fresh { tier, position, extents },
@@ -619,6 +619,11 @@ async fn write_large(
             };
             shared.written.wake_until(written);
         }
+        Err(_) if canary!(LargeFailureIgnored) => {
+            shared.state.borrow_mut().log.settle_written(lsn);
+            let written = shared.state.borrow().log.written();
+            shared.written.wake_until(written);
+        }
         Err(error) => shared.poison(Poison::by("writing the landing log failed", error)),
     }
     (buf, shared.log_written(end).await)
@@ -671,9 +676,11 @@ async fn settle(shared: &Shared, parts: &[Part]) -> Result<Option<Lsn>, Error> {
     for Part { run, outcome, .. } in parts {
         promised += run.promised_blocks();
         match (&run.target, outcome) {
+            (_, Err(_)) if canary!(FreshFailureIgnored) => {}
             (_, Err(error)) => {
                 failed.get_or_insert_with(|| error.clone());
             }
+            (Target::Home { .. }, Ok(())) if canary!(HomeNotNoted) => {}
             (Target::Home { tier, .. }, Ok(())) => {
                 shared.state.borrow_mut().home_dirty[tier.index()] = true;
             }
@@ -692,7 +699,7 @@ async fn settle(shared: &Shared, parts: &[Part]) -> Result<Option<Lsn>, Error> {
     let logged = {
         let mut state = shared.state.borrow_mut();
         let state = &mut *state;
-        state.promised_blocks -= promised;
+        state.promised_blocks -= promised * u64::from(!canary!(RoomNotPromised));
         let pool = shared.io.pool();
         let mut logged = false;
         let mut bytes = 0;
@@ -705,7 +712,7 @@ async fn settle(shared: &Shared, parts: &[Part]) -> Result<Option<Lsn>, Error> {
                     logged = true;
                 }
                 Target::Fresh { tier, extents, .. } => {
-                    if *tier == Tier::Slow {
+                    if *tier == Tier::Slow && !canary!(FreshOnSlowNotNoted) {
                         state.home_dirty[tier.index()] = true;
                     }
                     for Allocation { extent, home, crc } in extents {
@@ -731,7 +738,7 @@ async fn settle(shared: &Shared, parts: &[Part]) -> Result<Option<Lsn>, Error> {
 fn give_up(shared: &Shared, parts: &[Part], promised: u64) {
     marks::hit(Mark::FreshFailed);
     let mut state = shared.state.borrow_mut();
-    state.promised_blocks -= promised;
+    state.promised_blocks -= promised * u64::from(!canary!(RoomNotPromised));
     for Part { run, .. } in parts {
         if let Target::Fresh { extents, .. } = &run.target {
             // Nothing points at the slots: they are free at once.

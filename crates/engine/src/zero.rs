@@ -61,6 +61,7 @@ pub(crate) async fn write_zeroes(
 async fn settle_durability(shared: &Rc<Shared>, durability: Durability) -> Result<(), Error> {
     match durability {
         Durability::Volatile => shared.within_bound().await,
+        Durability::Durable if canary!(ForcedTrimNotFlushed) => Ok(()),
         Durability::Durable => flush_for_client(shared).await,
     }
 }
@@ -125,7 +126,7 @@ async fn admitted(shared: &Rc<Shared>, at: u64, end: u64) -> Result<Option<RoomT
             let place = turn.as_ref().map(RoomTurn::place);
             let room = state.room_line.is_turn(place) && state.has_room_for(0);
             let exposed = state.exposure.must_wait(shared.io.now_ns(), BLOCK_BYTES);
-            (room, state.guards.any_alone(first, count), exposed)
+            (room, state.is_taken(first, count, false), exposed)
         };
         if room && !conflict && !exposed {
             return Ok(turn);
@@ -138,7 +139,7 @@ async fn admitted(shared: &Rc<Shared>, at: u64, end: u64) -> Result<Option<RoomT
         } else if conflict {
             let conflict_over = || {
                 let state = shared.state.borrow();
-                state.poisoned.is_some() || !state.guards.any_alone(first, count)
+                state.poisoned.is_some() || !state.is_taken(first, count, false)
             };
             shared.released.until(|| conflict_over().then_some(())).await;
         } else {

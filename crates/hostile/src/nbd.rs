@@ -40,6 +40,8 @@ fn converse(input: Vec<u8>, chunk_bytes: usize) {
     };
     let server = NbdServer::new(io.clone(), Rc::new(MemoryVolume::new()), options);
     io.block_on(server.serve_connection(wire::peer(&io)));
+    // Tasks hold the executor that holds them; without this neither would ever go.
+    io.drop_tasks();
     assert_eq!(server.connections(), 0);
     assert!(heard.borrow().closed, "the connection stays open");
     assert!(heard.borrow().bytes.starts_with(b"NBDMAGICIHAVEOPT"));

@@ -2,7 +2,9 @@
 
 use engine::{CacheMode, Class, CreateOptions, Engine, FlushMode, Member, OpenOptions, Tier};
 use io::{Device, Io, IoError};
+use twin::Simulation;
 
+use crate::rot;
 use crate::subject::{Prey, Subject};
 
 /// Volumes of class span with the smallest landing log, so that it is full and wraps soon.
@@ -47,6 +49,14 @@ impl Subject for Bimetal {
         opened.map(Some).map_err(|error| error.to_string())
     }
 
+    fn spoil_map(&self, simulation: &Simulation, tier: Tier) -> bool {
+        rot::spoil_map(simulation, tier)
+    }
+
+    fn spoil_newer_copies(&self, simulation: &Simulation, tier: Tier) -> bool {
+        rot::spoil_newer_copies(simulation, tier)
+    }
+
     async fn close(&self, volume: Engine) -> Result<(), String> {
         volume.close().await.map_err(|error| error.to_string())
     }
@@ -85,6 +95,18 @@ impl Subject for Cached {
         drive: &Device,
     ) -> Result<Option<Engine>, String> {
         Bimetal.open_alone(io, survivor, drive).await
+    }
+
+    fn goes_on(&self, simulation: &Simulation, survivor: Tier) -> bool {
+        rot::is_through(simulation, survivor)
+    }
+
+    fn spoil_map(&self, simulation: &Simulation, tier: Tier) -> bool {
+        rot::spoil_map(simulation, tier)
+    }
+
+    fn spoil_newer_copies(&self, simulation: &Simulation, tier: Tier) -> bool {
+        rot::spoil_newer_copies(simulation, tier)
     }
 
     async fn close(&self, volume: Engine) -> Result<(), String> {

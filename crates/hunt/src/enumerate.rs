@@ -14,37 +14,32 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use engine::Tier;
 use twin::{CacheLoss, CutPoint, Moment, Random, Simulation, Snapshot, mix};
 
-use crate::alone::{Alone, look_alone};
+use crate::alone::Alone;
 use crate::failure::{Cut, Failure, Fall};
 use crate::oracle::Oracle;
 use crate::play::{Ended, Label, Machine};
-use crate::player::Wrong;
 use crate::report::{Effort, Report};
 use crate::scenario::{Curtain, Scenario, Stage};
 use crate::subject::Subject;
 use crate::watched::Watched;
 use crate::workload::Workload;
 
-/// Failures that are kept; more say nothing new.
-const FAILURES_MAX: usize = 5;
-
 /// Trace lines shown with a failure.
 const TRACE_MAX: usize = 24;
 
 /// A machine at rest and what is known of its volume.
-struct Rest {
-    snapshot: Snapshot,
-    oracle: Oracle,
+pub(crate) struct Rest {
+    pub(crate) snapshot: Snapshot,
+    pub(crate) oracle: Oracle,
     /// The volume has been made: it must open.
-    made: bool,
+    pub(crate) made: bool,
 }
 
 /// What follows a recovery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Then {
+pub(crate) enum Then {
     /// Close and check.
     Close,
     /// New work, a power cut, and another recovery.
@@ -52,15 +47,19 @@ enum Then {
     /// At once a power cut that takes all that is volatile, and another recovery: what was seen
     /// must still be there.
     CutAgain,
+    /// Nothing.
+    Leave,
 }
 
-struct Hunt<'a, S: Subject> {
-    subject: &'a S,
-    scenario: &'a Scenario<S::Volume>,
+pub(crate) struct Hunt<'a, S: Subject> {
+    pub(crate) subject: &'a S,
+    pub(crate) scenario: &'a Scenario<S::Volume>,
     effort: &'a Effort,
     cases: AtomicU64,
+    /// Operations of the act before its volume was open.
+    opening: AtomicU64,
     /// Given by the fast drive and by the slow one.
-    alone: Mutex<[Alone; 2]>,
+    pub(crate) alone: Mutex<[Alone; 2]>,
     failures: Mutex<Vec<(u64, Failure)>>,
 }
 
@@ -75,6 +74,7 @@ pub fn enumerate<S: Subject>(
         scenario,
         effort,
         cases: AtomicU64::new(0),
+        opening: AtomicU64::new(0),
         alone: Mutex::default(),
         failures: Mutex::new(Vec::new()),
     };
@@ -86,7 +86,11 @@ pub fn enumerate<S: Subject>(
         operations,
         cases: hunt.cases.into_inner(),
         alone: hunt.alone.into_inner().expect("no thread panicked"),
-        failures: failures.into_iter().map(|(_, failure)| failure).take(FAILURES_MAX).collect(),
+        failures: failures
+            .into_iter()
+            .map(|(_, failure)| failure)
+            .take(effort.failures_max)
+            .collect(),
     }
 }
 
@@ -96,15 +100,22 @@ impl<S: Subject> Hunt<'_, S> {
         let Some(start) = self.prepare() else { return 0 };
         let Some(operations) = self.count(&start) else { return 0 };
         let points = self.points(operations);
+        let deaths = self.deaths(operations);
         let next = AtomicU64::new(0);
         let work = || {
-            while self.effort.until.is_none_or(|until| Instant::now() < until) {
+            while self.effort.until.is_none_or(|until| Instant::now() < until)
+                && self.cases.load(Ordering::Relaxed) < self.effort.cases_max
+            {
                 let index = next.fetch_add(1, Ordering::Relaxed);
-                let Some(point) = points.get(index as usize) else { return };
-                if self.failures_before(index) >= FAILURES_MAX {
+                if self.failures_before(index) >= self.effort.failures_max {
                     return;
                 }
-                self.cut_at(&start, index, *point);
+                let place = index as usize;
+                match (points.get(place), deaths.get(place.saturating_sub(points.len()))) {
+                    (Some(point), _) => self.cut_at(&start, index, *point),
+                    (None, Some(operation)) => self.die_at(&start, index, *operation),
+                    (None, None) => return,
+                }
             }
         };
         if self.effort.threads <= 1 {
@@ -126,16 +137,36 @@ impl<S: Subject> Hunt<'_, S> {
         failures.iter().filter(|(at, _)| *at < order).count()
     }
 
+    /// Operations with which the fast drive dies.
+    fn deaths(&self, operations: u64) -> Vec<u64> {
+        match self.effort.death_every {
+            0 => Vec::new(),
+            stride => {
+                // An opening may be refused then.
+                let first = self.opening.load(Ordering::Relaxed) + mix(self.scenario.seed) % stride;
+                (first..operations).step_by(stride as usize).collect()
+            }
+        }
+    }
+
     fn points(&self, operations: u64) -> Vec<CutPoint> {
         let stride = self.effort.stride.max(1);
-        let first = mix(self.scenario.seed) % stride;
+        let mut first = mix(self.scenario.seed) % stride;
+        if self.effort.after_opening {
+            first += self.opening.load(Ordering::Relaxed);
+        }
         let operations = (first..operations).step_by(stride as usize);
-        operations
+        let mut points: Vec<CutPoint> = operations
             .flat_map(|operation| {
                 [Moment::Before, Moment::Submitted, Moment::Completed]
                     .map(|moment| CutPoint { operation, moment })
             })
-            .collect()
+            .collect();
+        if self.effort.after_opening {
+            let salt = self.scenario.seed << 32;
+            points.sort_by_key(|point| mix(salt ^ point.operation << 2 ^ point.moment as u64));
+        }
+        points
     }
 
     /// What is tried at a point. What is in flight is the interesting part; the other moments
@@ -161,21 +192,15 @@ impl<S: Subject> Hunt<'_, S> {
         falls
     }
 
-    /// Opens each drive alone after a fall; nothing is changed by that.
-    fn look_at_each_alone(&self, order: u64, fallen: &Rest, cut: Cut) -> bool {
-        for survivor in Tier::BOTH {
-            match look_alone(self.subject, &fallen.snapshot, survivor, &fallen.oracle, order) {
-                Ok(seen) => self.alone.lock().expect("no panic")[survivor.index()].add(seen),
-                Err(Wrong { stage, message }) => {
-                    self.record(order, vec![cut], stage, message);
-                    return false;
-                }
-            }
+    /// Says more about the failures of a cut point.
+    pub(crate) fn explain(&self, order: u64, text: &str) {
+        let mut failures = self.failures.lock().expect("no panic");
+        for (_, failure) in failures.iter_mut().filter(|(at, _)| *at == order) {
+            failure.message = format!("{}\n{text}", failure.message);
         }
-        true
     }
 
-    fn record(&self, order: u64, cuts: Vec<Cut>, stage: &'static str, message: String) {
+    pub(crate) fn record(&self, order: u64, cuts: Vec<Cut>, stage: &'static str, message: String) {
         let (scenario, seed) = (self.scenario.name.to_string(), self.scenario.seed);
         let failure = Failure { scenario, seed, cuts, stage, message, trace: Vec::new() };
         self.failures.lock().expect("no panic").push((order, failure));
@@ -251,7 +276,11 @@ impl<S: Subject> Hunt<'_, S> {
     }
 
     /// Plays the act on `simulation`, which has woken from `start`.
-    fn act(&self, simulation: &Simulation, start: &Rest) -> (Ended, Rc<RefCell<Oracle>>, bool) {
+    pub(crate) fn act(
+        &self,
+        simulation: &Simulation,
+        start: &Rest,
+    ) -> (Ended, Rc<RefCell<Oracle>>, bool) {
         let oracle = Rc::new(RefCell::new(start.oracle.clone()));
         let made = Rc::new(Cell::new(start.made));
         let machine = Machine::of(simulation);
@@ -272,6 +301,7 @@ impl<S: Subject> Hunt<'_, S> {
                     let mut random = Random::new(self.scenario.seed);
                     watched.look_after_cut(&mut random).await.map_err(|t| t.to_string())?;
                 }
+                self.opening.store(simulation.operations(), Ordering::Relaxed);
                 label.set("playing the act");
                 let watched = Watched::new(&io, volume.clone(), oracle.clone());
                 let stage = Stage { volume: watched, machine: simulation };
@@ -311,7 +341,7 @@ impl<S: Subject> Hunt<'_, S> {
                 _ if case.is_multiple_of(self.effort.relive_every.max(1)) => Then::LiveOn,
                 _ => Then::Close,
             };
-            let recut = self.effort.recut_every > 0 && case.is_multiple_of(self.effort.recut_every);
+            let recut = divides(self.effort.recut_every, case);
             let simulation = Simulation::wake(&rest.snapshot);
             fall(&simulation, what);
             let oracle = Rc::new(RefCell::new(rest.oracle.clone()));
@@ -321,13 +351,15 @@ impl<S: Subject> Hunt<'_, S> {
                 oracle: oracle.borrow().clone(),
                 made: rest.made,
             };
-            let alone =
-                self.effort.alone_every > 0 && case.is_multiple_of(self.effort.alone_every) && made;
+            let alone = divides(self.effort.alone_every, case) && made;
             if alone && !self.look_at_each_alone(order, &after, cut) {
                 return self.add_trace(start, order, point);
             }
             let clean = self.aftermath((order, case), &simulation, &oracle, made, vec![cut], then);
             if !clean {
+                return self.add_trace(start, order, point);
+            }
+            if divides(self.effort.rot_every, case) && made && !self.rot(order, &after, cut) {
                 return self.add_trace(start, order, point);
             }
             if recut {
@@ -381,7 +413,7 @@ impl<S: Subject> Hunt<'_, S> {
 
     /// After a cut: open, compare, perhaps live on and lose power again, close, check. Says
     /// whether all was well. `case` decides what is drawn on the way.
-    fn aftermath(
+    pub(crate) fn aftermath(
         &self,
         (order, case): (u64, u64),
         simulation: &Simulation,
@@ -416,7 +448,7 @@ impl<S: Subject> Hunt<'_, S> {
                         label.set("living on after the cut");
                         self.live_on(&watched, seed).await.map_err(|trouble| trouble.to_string())
                     }
-                    Then::CutAgain => Ok(()),
+                    Then::CutAgain | Then::Leave => Ok(()),
                     Then::Close => {
                         self.close_and_check(volume, &oracle, (&io, &fast, &slow), &label).await
                     }
@@ -428,13 +460,23 @@ impl<S: Subject> Hunt<'_, S> {
             return false;
         }
         let loss = match then {
-            Then::Close => return true,
+            Then::Leave => return true,
+            Then::Close => {
+                let looks =
+                    divides(self.effort.alone_every, case) && divides(self.effort.rot_every, case);
+                return !looks || self.look_after_close(order, simulation, &oracle.borrow(), &cuts);
+            }
             Then::LiveOn if case % 2 == 1 => CacheLoss::Torn(seed),
             _ => CacheLoss::LoseAll,
         };
         cuts.push(Cut { point: None, fall: Fall::Power(loss) });
         simulation.power_cut(loss);
         tell_of_fall(oracle, simulation.now_ns(), Fall::Power(loss));
+        if divides(self.effort.alone_every, case)
+            && !self.look_alone_again(order, simulation, oracle, &cuts)
+        {
+            return false;
+        }
         self.aftermath((order, mix(case)), simulation, oracle, true, cuts, Then::Close)
     }
 
@@ -480,6 +522,11 @@ impl<S: Subject> Hunt<'_, S> {
             failure.trace = tail.clone();
         }
     }
+}
+
+/// Whether it is the turn of a case; with 0 it never is.
+fn divides(every: u64, case: u64) -> bool {
+    every > 0 && case.is_multiple_of(every)
 }
 
 /// Lets the machine fall. What was made to fail during the act is well again afterwards.

@@ -83,6 +83,10 @@ pub struct Oracle {
     deferring: bool,
     /// The bound on what a cut may take, while what survives must be a prefix of the writes.
     bound_ns: Option<u64>,
+    /// How many bytes of it.
+    bytes_max: Option<u64>,
+    /// As that was when the volume last fell, if it was not about to change.
+    lost_bytes_max: Option<u64>,
     /// A change of what flushes promise has begun, then, and not ended: either may hold, and the bound
     /// is kept no more.
     changing_since_ns: Option<u64>,
@@ -111,6 +115,8 @@ impl Default for Oracle {
             now_ns: 0,
             deferring: false,
             bound_ns: None,
+            bytes_max: None,
+            lost_bytes_max: None,
             changing_since_ns: None,
         }
     }
@@ -203,6 +209,11 @@ impl Oracle {
         self.changing_since_ns = None;
     }
 
+    /// So many bytes of what has ended may be taken by a cut while it keeps order.
+    pub(crate) fn limit_bytes(&mut self, bytes_max: Option<u64>) {
+        self.bytes_max = bytes_max;
+    }
+
     /// The volume has been opened again and says what flushes promise.
     ///
     /// # Errors
@@ -292,6 +303,8 @@ impl Oracle {
 
     fn fall(&mut self) {
         self.step();
+        let sure = self.bound_ns.is_some() && self.changing_since_ns.is_none();
+        self.lost_bytes_max = self.bytes_max.filter(|_| sure);
         if let Some(bound_ns) = self.bound_ns {
             // What ended longer ago than the bound must be there. What earlier falls have taken
             // is gone.
@@ -318,6 +331,8 @@ impl Oracle {
     pub fn check_after_cut(&mut self, at: u64, bytes: &[u8]) -> Result<(), String> {
         let range = at..at + bytes.len() as u64;
         let durable_until = self.durable_until;
+        // What is looked at again has another past.
+        self.lost_bytes_max = None;
         for block in blocks(&range) {
             let (seen, mask) = observe(at, bytes, block);
             assert_eq!(mask, u8::MAX, "after a cut whole blocks are looked at");

@@ -3,7 +3,6 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use engine::format::map_page::{PAGE_BYTES, PageCopy, examine};
 use engine::format::superblock::{COPY_POSITIONS, SUPERBLOCK_BYTES};
 use engine::marks::Marks;
 use engine::{Geometry, Superblock, Tier};
@@ -16,6 +15,7 @@ use crate::failure::Fall;
 use crate::journal::Journal;
 use crate::oracle::Oracle;
 use crate::play::{Ended, Machine};
+use crate::rot::{Rot, spoil_page};
 use crate::subject::Subject;
 use crate::tally::Tally;
 use crate::trial::{Damage, End, Life, Mischief, Phase, Setting};
@@ -131,6 +131,7 @@ impl<'a> Player<'a> {
         simulation.boot();
         let mut oracle = Oracle::new();
         oracle.defer(bound_ns(self.setting.flush_mode));
+        oracle.limit_bytes(self.setting.flush_mode.bound().map(|bound| bound.bytes));
         Ok(Rest {
             snapshot: simulation.snapshot(),
             oracle,
@@ -188,6 +189,7 @@ impl<'a> Player<'a> {
                 let status = volume.status();
                 served.borrow_mut().2 = Some(status.recovery);
                 let promises = oracle.borrow_mut().reopened(bound_ns(status.flush_mode));
+                let bytes_max = status.flush_mode.bound().map(|bound| bound.bytes);
                 if !void {
                     promises?;
                 }
@@ -198,6 +200,7 @@ impl<'a> Player<'a> {
                 if !void {
                     looked.map_err(|trouble| trouble.to_string())?;
                 }
+                oracle.borrow_mut().limit_bytes(bytes_max);
                 served.borrow_mut().0 = true;
                 label.set("serving clients");
                 if let Some((at, length, wish)) = wish {
@@ -323,8 +326,12 @@ impl<'a> Player<'a> {
         for damage in &life.damage {
             match *damage {
                 Damage::Superblock { tier, copy } => self.spoil_superblock(simulation, tier, copy),
-                Damage::MapPage { tier, page } => self.spoil_map(simulation, tier, page, true),
-                Damage::MapSector { tier, page } => self.spoil_map(simulation, tier, page, false),
+                Damage::MapPage { tier, page } => {
+                    self.spoil_map(simulation, tier, page, Rot::Bytes)
+                }
+                Damage::MapSector { tier, page } => {
+                    self.spoil_map(simulation, tier, page, Rot::Sector)
+                }
                 Damage::Log { blocks, seed } if rest.closed => {
                     worn = true;
                     let layout = &self.geometry.layouts[0];
@@ -381,42 +388,12 @@ impl<'a> Player<'a> {
 
     /// Spoils both copies of a page. The other drive must do, with the log: a trial spoils pages of
     /// one drive only.
-    fn spoil_map(&mut self, simulation: &Simulation, tier: Tier, page: u64, rot: bool) {
+    fn spoil_map(&mut self, simulation: &Simulation, tier: Tier, page: u64, rot: Rot) {
         let page = page % self.geometry.map_pages();
-        if !self.is_page_elsewhere(simulation, tier.other(), page) {
-            return;
+        if spoil_page(simulation, &self.geometry, (tier, page), rot) {
+            let what = if rot == Rot::Bytes { "map-rot" } else { "map-sector" };
+            self.tally.count(what, 2);
         }
-        let id = drive(simulation, tier);
-        let first = self.geometry.map_page_position(tier, page, 0);
-        for at in [first, first + PAGE_BYTES as u64] {
-            if rot {
-                self.tally.count("map-rot", 1);
-                simulation.poke(id, at + 70, &[0xee; 8]);
-            } else {
-                self.tally.count("map-sector", 1);
-                simulation.set_unreadable(id, at + 512..at + 1024);
-            }
-        }
-    }
-
-    /// Whether what a page holds is also on this drive or wholly in the log. A page that a cut has torn
-    /// when it was first written, after the tail had moved for other pages, is neither.
-    fn is_page_elsewhere(&self, simulation: &Simulation, tier: Tier, page: u64) -> bool {
-        let fast = drive(simulation, Tier::Fast);
-        let copies = COPY_POSITIONS.into_iter().enumerate().filter_map(|(copy, at)| {
-            Superblock::decode(&simulation.peek(fast, at, SUPERBLOCK_BYTES), copy).ok()
-        });
-        let Some(newest) = copies.max_by_key(|superblock| superblock.sequence) else {
-            return true;
-        };
-        let found = [0, 1].map(|copy| {
-            let at = self.geometry.map_page_position(tier, page, copy);
-            let bytes = simulation.peek(drive(simulation, tier), at, PAGE_BYTES);
-            examine(&bytes, newest.volume_tag(), page)
-        });
-        newest.log_is_whole()
-            || found == [PageCopy::Blank; 2]
-            || found.iter().any(|copy| matches!(copy, PageCopy::Valid(_)))
     }
 
     /// An older copy of a drive, from before clients were last served, must be refused.

@@ -18,8 +18,19 @@ pub struct Effort {
     pub recut_every: u64,
     /// After each `alone_every`-th case each drive is also read alone, the other one lost; 0: none.
     pub alone_every: u64,
+    /// After each `rot_every`-th case each drive's map rots in turn, where it may; 0: none.
+    pub rot_every: u64,
+    /// At each `death_every`-th operation the fast drive dies instead, and the volume must go on; 0: none.
+    /// For volumes that promise so.
+    pub death_every: u64,
+    /// Cuts begin when the volume of the act is open, and come in no order.
+    pub after_opening: bool,
+    /// Failures that are kept; more say nothing new.
+    pub failures_max: usize,
     /// Threads; with one, the caller's own.
     pub threads: usize,
+    /// So many cases are enough, however many are left.
+    pub cases_max: u64,
     /// When it is enough, however much is left.
     pub until: Option<Instant>,
 }
@@ -32,6 +43,11 @@ impl Default for Effort {
             relive_every: 5,
             recut_every: 0,
             alone_every: 5,
+            rot_every: 0,
+            death_every: 0,
+            after_opening: false,
+            failures_max: 5,
+            cases_max: u64::MAX,
             threads: 2,
             until: None,
         }

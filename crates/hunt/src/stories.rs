@@ -2,9 +2,12 @@
 //! operation of it. Each act verifies by the engine's own counters that the deed took place, so
 //! that a story cannot become empty unnoticed.
 
+mod caching;
 mod deferring;
+mod doubting;
 mod failing;
 mod moving;
+mod racing;
 mod writing;
 
 use std::cell::RefCell;
@@ -72,9 +75,32 @@ pub fn stories(seed: u64, atomic_write_bytes: u32) -> Vec<Story> {
         deferring::both_drives(&drives),
         deferring::destage(&drives),
         deferring::switches(&drives),
+        racing::parts(&drives),
+        racing::more_than_the_bound(&drives),
+        racing::switches_below(&drives),
+        racing::flushes_side_by_side(&drives),
+        racing::slow_drive_refuses(&drives),
+        racing::in_step(&drives),
+        racing::zeros_fill_the_index(&drives),
+        doubting::changes(&drives),
+        doubting::close(&drives),
+        doubting::checkpoints(&drives),
+        doubting::vast(&drives),
     ];
     all.push(mixture(seed, atomic_write_bytes));
     all
+}
+
+/// Stories of class cache, each with the mode that the volume is made in.
+pub fn cache_stories(seed: u64, atomic_write_bytes: u32) -> Vec<(CacheMode, Story)> {
+    let drives = Drives { seed, atomic_write_bytes };
+    vec![
+        caching::through(&drives),
+        caching::copies_of_the_volatile(&drives),
+        caching::back(&drives),
+        caching::changing(&drives),
+        caching::changing_at_destage(&drives),
+    ]
 }
 
 /// A longer life on drives of many kinds, which begins with a recovery: for hunting. Its
@@ -166,9 +192,12 @@ impl Drives {
     }
 }
 
+/// What a story says that is not about what it says it is.
+pub(crate) const MISSED: &str = "the story missed its deed";
+
 /// The story is not about what it says it is.
 fn missed(what: &str, status: &Status) -> Trouble {
-    let text = format!("the story missed its deed, {what}: {status:?}");
+    let text = format!("{MISSED}, {what}: {status:?}");
     Trouble::Refused(IoError::new(ErrorKind::Unsupported, text))
 }
 

@@ -2,6 +2,7 @@
 
 use engine::{FlushMode, Tier};
 use io::{Device, ErrorKind, Io, IoError, Volume};
+use twin::Simulation;
 
 /// A volume under attack. Clones are the same volume.
 #[allow(async_fn_in_trait)] // One thread per machine: futures need not be Send.
@@ -37,6 +38,23 @@ pub trait Subject: Sync {
         _drive: &Device,
     ) -> Result<Option<Self::Volume>, String> {
         Ok(None)
+    }
+
+    /// Lets the map rot on one drive of a machine at rest, where the other drive or the log has what is
+    /// lost; `false`: there is nothing to rot.
+    fn spoil_map(&self, _simulation: &Simulation, _tier: Tier) -> bool {
+        false
+    }
+
+    /// Lets the newer copies of the map rot on one drive of a machine at rest; `false`: there are none,
+    /// or they are promised to be more than their older ones.
+    fn spoil_newer_copies(&self, _simulation: &Simulation, _tier: Tier) -> bool {
+        false
+    }
+
+    /// Whether one drive of a machine at rest says that the volume goes on with it alone.
+    fn goes_on(&self, _simulation: &Simulation, _survivor: Tier) -> bool {
+        true
     }
 
     /// Ends it well. Everything written is durable then.

@@ -264,6 +264,7 @@ impl<V: Prey> Watched<V> {
         oracle.tell_time(self.io.now_ns());
         oracle.end_flush(begun);
         oracle.defer(bound_ns(mode));
+        oracle.limit_bytes(mode.bound().map(|bound| bound.bytes));
         Ok(())
     }
 

@@ -22,11 +22,17 @@ fn survives(name: &str) {
         let stride = match name {
             // The longest stories: each case replays and reads much of a log.
             "deferred: destage, moves and checkpoints" => 16,
-            "a full log" => 4,
+            "a full log" | "drives in step" | "doubts: checkpoints that leave a page" => 4,
             _ => 1,
         };
-        let effort =
-            Effort { stride, seeds, recut_every: 400, relive_every: 8, ..Effort::default() };
+        let effort = Effort {
+            stride,
+            seeds,
+            recut_every: 400,
+            relive_every: 8,
+            rot_every: 20,
+            ..Effort::default()
+        };
         for story in stories(SEED, atomic_write_bytes) {
             if story.name == name {
                 enumerate(&Bimetal, &story, &effort).expect_clean();
@@ -83,6 +89,18 @@ survives! {
     a_deferred_volume_keeps_the_order_over_both_drives: "deferred: both drives",
     a_deferred_volume_keeps_the_order_while_it_destages: "deferred: destage, moves and checkpoints",
     a_volume_keeps_its_promises_while_they_change: "deferred: the mode is changed under load",
+    a_deferred_volume_keeps_the_order_of_the_parts_of_requests: "deferred: requests of several parts",
+    a_deferred_volume_keeps_its_bound_in_bytes: "deferred: more at once than the bound",
+    a_volume_keeps_its_promises_while_they_change_over_the_slow_drive:
+        "deferred: the mode is changed over the slow drive",
+    a_volume_survives_a_flush_that_fails_beside_another: "a flush fails beside another",
+    a_volume_survives_a_slow_drive_that_refuses: "the slow drive refuses",
+    a_volume_survives_drives_in_step: "drives in step",
+    a_volume_survives_zeros_that_fill_the_index_of_its_log: "zeros fill the index of the log",
+    the_slow_drive_vouches_for_the_truth_after_a_rest: "doubts: changes after a rest",
+    the_slow_drive_vouches_for_the_truth_after_a_close: "doubts: a close over a full log",
+    the_slow_drive_vouches_for_the_truth_after_checkpoints: "doubts: checkpoints that leave a page",
+    the_slow_drive_vouches_for_the_truth_of_a_vast_volume: "doubts: a vast volume",
     a_volume_survives_a_mixture: "mixture",
 }
 

@@ -159,11 +159,20 @@ impl Simulation {
         state.armed = Some(cut);
     }
 
-    /// Forgets a planned cut that has not happened, and counts operations from 0 again.
+    /// Plans the death of a drive while an operation is in flight, which is numbered as those of a
+    /// cut are, and starts counting from 0.
+    pub fn arm_death(&self, drive: DriveId, operation: u64) {
+        let mut state = self.state.borrow_mut();
+        state.mutations = 0;
+        state.armed_death = Some((operation, drive.0 as usize));
+    }
+
+    /// Forgets a planned cut or death that has not happened, and counts operations from 0 again.
     pub fn disarm(&self) {
         let mut state = self.state.borrow_mut();
         state.mutations = 0;
         state.armed = None;
+        state.armed_death = None;
     }
 
     /// Writes, zeroings, trims and flushes submitted since the last [`Simulation::arm_cut`] or

@@ -131,6 +131,8 @@ pub(crate) struct State {
     /// Operations that change something, since the cut was armed.
     pub(crate) mutations: u64,
     pub(crate) armed: Option<CutPoint>,
+    /// With this operation in flight that drive dies.
+    pub(crate) armed_death: Option<(u64, usize)>,
     /// Per drive, in order of submission: what was in flight when power failed.
     pub(crate) stranded: Vec<Vec<Change>>,
     pub(crate) sequence: u64,
@@ -154,6 +156,7 @@ impl State {
             trace: Trace::default(),
             mutations: 0,
             armed: None,
+            armed_death: None,
             stranded: Vec::new(),
             sequence: 0,
             plug_pulled_at_ns: None,
@@ -315,6 +318,7 @@ impl State {
             }
             Op::Accept { .. } => return self.refuse(boot, id, None),
         };
+        let number = self.mutations;
         let moment = if kind == Kind::Read { None } else { self.count_mutation() };
         if moment == Some(Moment::Before) {
             return self.fail_power();
@@ -388,6 +392,13 @@ impl State {
         );
         if moment == Some(Moment::Submitted) {
             self.fail_power();
+        }
+        if let Some((operation, victim)) = self.armed_death
+            && operation == number
+            && kind != Kind::Read
+        {
+            self.armed_death = None;
+            self.drive_dies(victim);
         }
     }
 

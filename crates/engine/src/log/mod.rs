@@ -22,6 +22,7 @@ use io::{Buf, HEADROOM_BYTES, Pool};
 pub(crate) use index::{Index, Logged};
 
 use crate::address::{BLOCK_BYTES, BlockId, Lsn};
+use crate::canary::canary;
 use crate::checksum::crc32c;
 use crate::format::record::{
     self, ENTRIES_END_MAX, Echo, Entry, HEADER_BYTES, Header, data_entry_bytes, encode_data,
@@ -272,7 +273,8 @@ impl Log {
             return None;
         }
         let begin = self.end();
-        if begin.0 % self.ring_blocks + 1 + blocks > self.ring_blocks {
+        let crosses = begin.0 % self.ring_blocks + 1 + blocks > self.ring_blocks;
+        if crosses && !canary!(RecordCrossesEnd) {
             return None;
         }
         self.seal_open();
@@ -331,11 +333,15 @@ impl Log {
     /// A record has reached the drive. Records count as written in order, without gaps.
     pub fn settle_written(&mut self, lsn: Lsn) {
         let record = self.flying.iter_mut().find(|record| record.lsn == lsn);
-        record.expect("a record is written once").written = true;
+        let record = record.expect("a record is written once");
+        record.written = true;
+        if canary!(GapsCountAsWritten) {
+            self.written = self.written.max(record.end);
+        }
         while let Some(record) = self.flying.front()
             && record.written
         {
-            self.written = record.end;
+            self.written = self.written.max(record.end);
             self.flying.pop_front();
         }
     }
@@ -344,7 +350,7 @@ impl Log {
     pub fn settle_durable(&mut self, until: Lsn) {
         self.durable = self.durable.max(until);
         while let Some((end, claim)) = self.claims.front()
-            && *end <= self.durable
+            && (*end <= self.durable || canary!(ClaimNotDurable))
         {
             self.recorded = self.recorded.max(*claim);
             self.claims.pop_front();
@@ -370,7 +376,7 @@ impl Log {
             assert!(owner & HEADER_MARK != 0, "{lsn} is not the start of a record");
             let blocks = owner & !HEADER_MARK;
             let data_lives = (1..blocks).any(|n| self.live_at(Lsn(lsn.0 + n)).is_some());
-            if data_lives || self.marks_live_until(lsn) {
+            if data_lives || self.marks_live_until(lsn) && !canary!(TailPassesMarks) {
                 break;
             }
             self.oldest_live = Lsn(lsn.0 + blocks);
@@ -506,7 +512,7 @@ impl Log {
         let header = Header {
             lsn: self.head,
             generation: self.generation,
-            durable: self.durable,
+            durable: if canary!(WrittenClaimedDurable) { self.written } else { self.durable },
             blocks: blocks as u32,
         };
         record::seal(buf, self.volume_tag, header, entries_end, self.last.as_ref());

@@ -17,7 +17,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Oracle, blocks, durable, observe};
+use super::{Deed, Oracle, Record, blocks, durable, observe};
 use crate::history::{Entry, History, Tick, Weight};
 use crate::sector::{BLOCK_SECTORS, Value};
 
@@ -62,12 +62,30 @@ impl Oracle {
         let frontiers = [frontier].into_iter().chain(zeroings);
         let mut first = None;
         for frontier in frontiers {
-            match self.explain_all(&views, &last_block, frontier) {
+            let explained = self.explain_all(&views, &last_block, frontier);
+            match explained.and_then(|()| self.check_lost_bytes(frontier)) {
                 Ok(()) => return Ok(()),
                 Err(wrong) => first = first.or(Some(wrong)),
             }
         }
         Err(first.expect("one frontier is always tried"))
+    }
+
+    /// Whether what had ended and has not survived is within the bound: what began after the frontier.
+    fn check_lost_bytes(&self, frontier: Tick) -> Result<(), String> {
+        let Some(bytes_max) = self.lost_bytes_max else { return Ok(()) };
+        let is_lost = |record: &&Record| {
+            let ended = record.ended.is_some() && record.cuts + 1 == self.cuts;
+            ended && record.deed == Deed::Data && record.begun > frontier
+        };
+        let lost = self.records.iter().filter(is_lost);
+        let bytes: u64 = lost.map(|record| record.bytes.end - record.bytes.start).sum();
+        match bytes > bytes_max {
+            true => {
+                Err(format!("{bytes} bytes that had ended are lost, and the bound is {bytes_max}"))
+            }
+            false => Ok(()),
+        }
     }
 
     /// Whether every block is explained with this frontier.
@@ -110,7 +128,6 @@ impl Oracle {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Deed;
     use super::*;
     use crate::sector::{SECTOR_BYTES, stamp};
 

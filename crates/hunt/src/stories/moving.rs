@@ -207,7 +207,10 @@ pub(super) fn full_log(drives: &Drives) -> Story {
             let writers = (0..40).map(|writer| {
                 let volume = stage.volume.clone();
                 let at = (FAST_EXTENTS + writer % 4) * EXTENT + 4096;
-                async move { volume.write(at, 120 * KIB, Volatile).await }
+                async move {
+                    volume.write(at, 120 * KIB, Volatile).await?;
+                    volume.flush().await
+                }
             });
             together(&stage.volume, writers).await?;
             insist(&stage, "filling the log", |status| {

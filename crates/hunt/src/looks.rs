@@ -1,0 +1,121 @@
+//! Further looks at what a fall or a close has left: each drive alone, and each drive's map rotten.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use engine::Tier;
+use twin::{Simulation, mix};
+
+use crate::alone::look_alone;
+use crate::enumerate::{Hunt, Rest, Then};
+use crate::failure::Cut;
+use crate::oracle::Oracle;
+use crate::player::Wrong;
+use crate::subject::Subject;
+
+impl<S: Subject> Hunt<'_, S> {
+    /// Opens each drive alone after a fall; nothing is changed by that.
+    pub(crate) fn look_at_each_alone(&self, order: u64, fallen: &Rest, cut: Cut) -> bool {
+        for survivor in Tier::BOTH {
+            match look_alone(self.subject, &fallen.snapshot, survivor, &fallen.oracle, order) {
+                Ok(seen) => self.alone.lock().expect("no panic")[survivor.index()].add(seen),
+                Err(Wrong { stage, message }) => {
+                    self.record(order, vec![cut], stage, message);
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// The newer copies of a drive's map rot, and the other drive is lost.
+    fn look_alone_at_rotten(&self, order: u64, fallen: &Rest, cut: Cut) -> bool {
+        for survivor in Tier::BOTH {
+            let simulation = Simulation::wake(&fallen.snapshot);
+            if !self.subject.spoil_newer_copies(&simulation, survivor) {
+                continue;
+            }
+            let rotten = simulation.snapshot();
+            let seen = look_alone(self.subject, &rotten, survivor, &fallen.oracle, order);
+            if let Err(Wrong { stage, message }) = seen {
+                let message =
+                    format!("{message}\nBefore this the newer copies of its map had rotten.");
+                self.record(order, vec![cut], stage, message);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// The map of each drive rots after a fall, where it may.
+    pub(crate) fn rot(&self, order: u64, fallen: &Rest, cut: Cut) -> bool {
+        for tier in Tier::BOTH {
+            let simulation = Simulation::wake(&fallen.snapshot);
+            if !self.subject.spoil_map(&simulation, tier) {
+                continue;
+            }
+            let oracle = Rc::new(RefCell::new(fallen.oracle.clone()));
+            let case = (order, mix(order ^ 0x407));
+            if !self.aftermath(case, &simulation, &oracle, true, vec![cut], Then::Close) {
+                self.explain(
+                    order,
+                    &format!("Before this the map of the {tier} drive had rotten."),
+                );
+                return false;
+            }
+        }
+        self.look_alone_at_rotten(order, fallen, cut)
+    }
+
+    /// After a close: each drive alone, and each drive's map rotten.
+    pub(crate) fn look_after_close(
+        &self,
+        order: u64,
+        simulation: &Simulation,
+        oracle: &Oracle,
+        cuts: &[Cut],
+    ) -> bool {
+        // What was under way ends.
+        simulation.boot();
+        let cut = *cuts.last().expect("a case has a cut");
+        let closed = Rest { snapshot: simulation.snapshot(), oracle: oracle.clone(), made: true };
+        let mut right = self.look_at_each_alone(order, &closed, cut)
+            && self.look_alone_at_rotten(order, &closed, cut);
+        for tier in Tier::BOTH {
+            let simulation = Simulation::wake(&closed.snapshot);
+            if right && self.subject.spoil_map(&simulation, tier) {
+                let oracle = Rc::new(RefCell::new(oracle.clone()));
+                let case = (order, mix(order));
+                right =
+                    self.aftermath(case, &simulation, &oracle, true, cuts.to_vec(), Then::Leave);
+                if !right {
+                    self.explain(
+                        order,
+                        &format!("Before this the map of the {tier} drive had rotten."),
+                    );
+                }
+            }
+        }
+        if !right {
+            self.explain(order, "Before this the volume had been opened and closed.");
+        }
+        right
+    }
+
+    /// After a second cut: each drive alone, of what the first recovery had seen.
+    pub(crate) fn look_alone_again(
+        &self,
+        order: u64,
+        simulation: &Simulation,
+        oracle: &RefCell<Oracle>,
+        cuts: &[Cut],
+    ) -> bool {
+        let oracle = oracle.borrow().clone();
+        let fallen = Rest { snapshot: simulation.snapshot(), oracle, made: true };
+        let right = self.look_at_each_alone(order, &fallen, *cuts.last().expect("it fell"));
+        if !right {
+            self.explain(order, "Before this the volume had been opened after a first fall.");
+        }
+        right
+    }
+}

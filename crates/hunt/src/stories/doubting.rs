@@ -1,0 +1,157 @@
+//! What the slow drive vouches for when it is all that is left: changes after a rest, changes while the
+//! log is emptied, moves, and volumes so large that a mark stands for several extents.
+
+use io::Durability::Volatile;
+use io::units::{GIB, KIB, MILLISECOND_NS};
+
+use super::{Drives, EXTENT, FAST_EXTENTS, Prey, Story, idle, insist, lay, scatter, together};
+use crate::watched::Trouble;
+
+/// A slow drive with more extents than there are marks: one stands for two.
+const VAST_BYTES: u64 = 5 * GIB;
+
+/// The first extent that lives on the slow drive.
+const FIRST_SLOW: u64 = FAST_EXTENTS - 4;
+
+/// Each way in which something changes of which the slow drive was sure.
+pub(super) fn changes(drives: &Drives) -> Story {
+    let seed = drives.seed;
+    drives
+        .story("doubts: changes after a rest")
+        .prepare(|stage| async move {
+            lay(&stage.volume, 0..FAST_EXTENTS + 4).await?;
+            idle(&stage.volume).await;
+            Ok(())
+        })
+        .act(move |stage| async move {
+            let volume = &stage.volume;
+            volume.write(FIRST_SLOW * EXTENT, 4096, Volatile).await?;
+            volume.flush().await?;
+            volume.trim((FIRST_SLOW + 1) * EXTENT, EXTENT, Volatile).await?;
+            volume.write((FIRST_SLOW + 2) * EXTENT + 8192, 8192, Volatile).await?;
+            volume.flush().await?;
+            volume.write((FIRST_SLOW + 3) * EXTENT, EXTENT, Volatile).await?;
+            volume.flush().await?;
+            volume.write((FAST_EXTENTS + 20) * EXTENT, 4096, Volatile).await?;
+            volume.flush().await?;
+            // Destaged, and vouched for again.
+            idle(volume).await;
+            volume.write((FIRST_SLOW + 2) * EXTENT, 4096, Volatile).await?;
+            volume.write((FAST_EXTENTS + 20) * EXTENT, 4096, Volatile).await?;
+            volume.flush().await?;
+            scatter(volume, seed, 2, 2).await?;
+            insist(&stage, "destaging", |status| status.moves.destaged_bytes > 0)
+        })
+}
+
+/// Closed with blocks in the log of what lives on the slow drive.
+pub(super) fn close(drives: &Drives) -> Story {
+    drives
+        .story("doubts: a close over a full log")
+        .closing()
+        .prepare(|stage| async move {
+            lay(&stage.volume, 0..FAST_EXTENTS + 4).await?;
+            idle(&stage.volume).await;
+            Ok(())
+        })
+        .act(|stage| async move {
+            stage.volume.write(FIRST_SLOW * EXTENT, 4096, Volatile).await?;
+            stage.volume.write(0, 4096, Volatile).await?;
+            stage.volume.trim((FIRST_SLOW + 1) * EXTENT, EXTENT, Volatile).await
+        })
+}
+
+/// The log is emptied in several rounds, and an extent of another map page changes meanwhile: its page
+/// is newer than what the checkpoints write.
+pub(super) fn checkpoints(drives: &Drives) -> Story {
+    drives
+        .story("doubts: checkpoints that leave a page")
+        .prepare(|stage| async move {
+            let volume = &stage.volume;
+            // More extents than a batch of destage takes, and one far away.
+            lay(volume, 0..200).await?;
+            lay(volume, 510..511).await?;
+            idle(volume).await;
+            // Not yet half of the log.
+            let writers = (0..4u64).map(|writer| {
+                let volume = volume.clone();
+                async move {
+                    for extent in (writer..180).step_by(4) {
+                        volume.write(extent * EXTENT + 4096, 2 * 4096, Volatile).await?;
+                    }
+                    Ok(())
+                }
+            });
+            together(volume, writers).await
+        })
+        .act(|stage| async move {
+            let volume = &stage.volume;
+            volume.write(510 * EXTENT, EXTENT, Volatile).await?;
+            volume.flush().await?;
+            let checkpoints = || stage.volume.volume().status().log.checkpoints;
+            for round in 0..40 {
+                if checkpoints() > 1 {
+                    break;
+                }
+                // Over what is in the log already: its oldest records die.
+                let extent = FIRST_SLOW + round % 4;
+                volume.write(extent * EXTENT, 60 * KIB, Volatile).await?;
+                volume.io().sleep(10 * MILLISECOND_NS).await;
+            }
+            volume.write(510 * EXTENT, 4096, Volatile).await?;
+            volume.flush().await?;
+            insist(&stage, "a checkpoint", |status| status.log.checkpoints > 0)
+        })
+}
+
+/// Reads an extent until it is worth a place on the fast drive.
+async fn warm(volume: &Prey, extent: u64) -> Result<(), Trouble> {
+    for round in 0..8 {
+        volume.read(extent * EXTENT + round * 12288, 4096).await?;
+        volume.io().sleep(5 * MILLISECOND_NS).await;
+    }
+    Ok(())
+}
+
+/// A mark for several extents, some on each drive; those on the fast one change, and move down.
+pub(super) fn vast(drives: &Drives) -> Story {
+    let story = drives
+        .story("doubts: a vast volume")
+        .prepare(|stage| async move {
+            // Every second one lives on the slow drive, so that each region has one.
+            let volume = &stage.volume;
+            lay(volume, 0..FAST_EXTENTS).await?;
+            idle(volume).await;
+            for extent in 0..10 {
+                volume.trim(2 * extent * EXTENT, EXTENT, Volatile).await?;
+            }
+            for extent in FAST_EXTENTS..FAST_EXTENTS + 8 {
+                volume.write(extent * EXTENT, EXTENT, Volatile).await?;
+            }
+            for extent in 0..10 {
+                volume.write(2 * extent * EXTENT, EXTENT, Volatile).await?;
+            }
+            idle(volume).await;
+            Ok(())
+        })
+        .act(|stage| async move {
+            let volume = &stage.volume;
+            for extent in FIRST_SLOW - 2..FAST_EXTENTS + 4 {
+                volume.write(extent * EXTENT, 4096, Volatile).await?;
+            }
+            volume.flush().await?;
+            for extent in FAST_EXTENTS..FAST_EXTENTS + 8 {
+                warm(volume, extent).await?;
+            }
+            for extent in 0..12 {
+                volume.write(extent * EXTENT + 64 * KIB, 4096, Volatile).await?;
+            }
+            idle(volume).await;
+            volume.write(512, 512, Volatile).await?;
+            volume.flush().await?;
+            insist(&stage, "destaging", |status| status.moves.destaged_bytes > 0)
+        });
+    let mut story = story;
+    story.slow.size_bytes = VAST_BYTES;
+    story
+}
