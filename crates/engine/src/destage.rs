@@ -137,8 +137,8 @@ fn plan(state: &mut State, written: (u64, u64)) -> Plan {
     let mut jobs = Vec::with_capacity(extents.len());
     for extent in extents {
         let mapping = state.map.get(extent);
-        let written = state.guards.home_written(extent) && !canary!(DestageUnderWriter);
-        if mapping.moving() || written {
+        let in_use = state.guards.home_written(extent) && !canary!(DestageUnderWriter);
+        if mapping.moving() || in_use {
             continue;
         }
         let mut blocks = Vec::new();
