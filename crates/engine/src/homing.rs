@@ -114,13 +114,13 @@ async fn logged_home(shared: &Rc<Shared>, owed: BTreeSet<BlockId>) -> Result<(),
         let extent_blocks = state.geometry.extent_blocks();
         state.going_home = owed.iter().map(|block| ExtentId(block.0 / extent_blocks)).collect();
     }
-    let outcome = bring_home(shared, owed).await;
+    let outcome = bring_blocks_home(shared, owed).await;
     shared.state.borrow_mut().going_home.clear();
     shared.released.wake_all();
     outcome
 }
 
-async fn bring_home(shared: &Rc<Shared>, mut owed: BTreeSet<BlockId>) -> Result<(), Error> {
+async fn bring_blocks_home(shared: &Rc<Shared>, mut owed: BTreeSet<BlockId>) -> Result<(), Error> {
     flush_all(shared).await?;
     loop {
         let (short, volatile) = {

@@ -28,7 +28,7 @@ impl<S: Subject> Hunt<'_, S> {
             return tell(Wrong { stage, message }, Vec::new());
         }
         let seed = mix(order);
-        let loss = if seed % 3 == 0 { CacheLoss::LoseAll } else { CacheLoss::Torn(seed) };
+        let loss = if seed.is_multiple_of(3) { CacheLoss::LoseAll } else { CacheLoss::Torn(seed) };
         simulation.power_cut(loss);
         let fallen = {
             let mut oracle = oracle.borrow_mut();
