@@ -72,11 +72,16 @@ impl Oracle {
     }
 
     /// Whether what had ended and has not survived is within the bound: what began after the frontier.
+    /// Writes that no block's history holds any more were settled when the volume was closed, or
+    /// overwritten.
     fn check_lost_bytes(&self, frontier: Tick) -> Result<(), String> {
         let Some(bytes_max) = self.lost_bytes_max else { return Ok(()) };
+        let entries = self.blocks.values().flat_map(|history| &history.entries);
+        let open: BTreeSet<Tick> = entries.map(|entry| entry.begun).collect();
         let is_lost = |record: &&Record| {
             let ended = record.ended.is_some() && record.cuts + 1 == self.cuts;
-            ended && record.deed == Deed::Data && record.begun > frontier
+            let data = ended && record.deed == Deed::Data;
+            data && record.begun > frontier && open.contains(&record.begun)
         };
         let lost = self.records.iter().filter(is_lost);
         let bytes: u64 = lost.map(|record| record.bytes.end - record.bytes.start).sum();
