@@ -87,6 +87,11 @@ pub const FREE: &[Canary] = &[
     Canary::ProgressUncompared,
     Canary::RepairedTogether,
     Canary::BytesUnbound,
+    Canary::SessionIgnored,
+    Canary::StageReadUnderWrite,
+    Canary::ThroughUnderLog,
+    Canary::ClaimsForgotten,
+    Canary::VouchedOverDirtyPage,
 ];
 
 /// Names of stories, the likeliest first.
