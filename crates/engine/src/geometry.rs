@@ -105,6 +105,8 @@ pub const SUPERBLOCK_AREA_BYTES: u64 = MIB;
 pub const VOLUME_BYTES_MIN: u64 = 64 * MIB;
 /// The largest volume that is tested. The format itself has room for 2^40 slots per drive.
 pub const VOLUME_BYTES_MAX: u64 = 128 * TIB;
+/// Memory for when extents were asked for and what was decided about them last.
+const REMEMBERED_BYTES: u64 = 3 * MIB / 2;
 /// The smallest landing log: room for the reserve of internal records and several large requests.
 pub const LANDING_BYTES_MIN: u64 = 4 * MIB;
 /// The largest: log positions are kept in 31 bits of blocks; 64 GiB is far beyond any use.
@@ -148,11 +150,11 @@ impl Geometry {
     }
 
     /// RAM for the map, heat and slot bitmaps when every extent is in use, in bytes: 11 bytes per
-    /// extent, one bit per slot, two bits per map page. Untouched parts of a sparse volume cost
-    /// address space only.
+    /// extent, one bit per slot, two bits per map page, and what is remembered of single extents,
+    /// whatever the size. Untouched parts of a sparse volume cost address space only.
     pub fn map_memory_bytes(&self) -> u64 {
         let slots = self.layouts[0].slots + self.layouts[1].slots;
-        self.extents() * 11 + slots / 8 + self.map_pages() / 4
+        self.extents() * 11 + slots / 8 + self.map_pages() / 4 + REMEMBERED_BYTES
     }
 
     /// The most RAM that the log's index takes, in bytes, when every log block holds live data:

@@ -10,11 +10,11 @@ assert names == [("disk", "a disk for tests")], names
 contexts = []
 h.add_meta_context("bimetal:")
 h.opt_list_meta_context(contexts.append)
-assert contexts == ["bimetal:tier"], contexts
+assert contexts == ["bimetal:tier", "bimetal:dirty", "bimetal:heat"], contexts
 h.clear_meta_contexts()
 contexts.clear()
 h.opt_list_meta_context(contexts.append)
-assert contexts == ["base:allocation", "bimetal:tier"], contexts
+assert contexts == ["base:allocation", "bimetal:tier", "bimetal:dirty", "bimetal:heat"], contexts
 
 h.set_export_name("nothing")
 try:

@@ -71,14 +71,19 @@ impl FioBench {
             }
             FioTarget::Nbd(uri) => out += &format!("ioengine=nbd\nuri={uri}\n"),
         }
-        if let Some(ns) = limits.run_ns {
-            // Bounds jobs that name no time of their own; theirs comes later and wins.
-            out += &format!("runtime={}\n", ns.div_ceil(1_000_000_000));
+        let most_s = limits.run_ns.map(|ns| ns.div_ceil(1_000_000_000));
+        if let Some(most_s) = most_s {
+            // For jobs that name no time of their own; a shorter one comes later and wins.
+            out += &format!("runtime={most_s}\n");
         }
         let nbd = matches!(self.target, FioTarget::Nbd(_));
         for line in text.lines() {
             let option = line.split('=').next().unwrap_or_default().trim();
-            if REPLACED.contains(&option) || nbd && option == "ioengine" {
+            let longer = option == "runtime"
+                && most_s
+                    .zip(seconds_of(line))
+                    .is_some_and(|(most_s, own_s)| own_s > most_s as f64);
+            if REPLACED.contains(&option) || longer || nbd && option == "ioengine" {
                 continue;
             }
             out += line;
@@ -86,6 +91,24 @@ impl FioBench {
         }
         out
     }
+}
+
+/// The seconds that an option names; fio counts in seconds unless a unit follows.
+fn seconds_of(line: &str) -> Option<f64> {
+    let value = line.split_once('=')?.1.trim();
+    let digits = value.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(value.len());
+    let (number, unit) = value.split_at(digits);
+    let number: f64 = number.parse().ok()?;
+    let unit_s = match unit.trim() {
+        "" | "s" => 1.0,
+        "ms" => 1e-3,
+        "us" => 1e-6,
+        "m" => 60.0,
+        "h" => 3600.0,
+        "d" => 86_400.0,
+        _ => return None,
+    };
+    Some(number * unit_s)
 }
 
 fn takes_direct(path: &std::path::Path) -> bool {
