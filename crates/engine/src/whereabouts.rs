@@ -9,7 +9,7 @@ use crate::log::Logged;
 use crate::shared::Shared;
 use crate::state::State;
 
-/// Parts of a read that one count of `Worth::heat` stands for.
+/// `Worth::heat` of one read.
 const HEAT_STEPS: f64 = 16.0;
 
 /// What the volume thinks of an extent.
