@@ -171,6 +171,8 @@ pub struct ServerStatus {
     pub nbd_connections: usize,
     /// The volume as a file.
     pub fuse_file: Option<PathBuf>,
+    /// The socket for virtual machines.
+    pub vhost_user: Option<PathBuf>,
     /// Openings for writing, counted from `create`.
     pub generation: u64,
 }
@@ -576,6 +578,9 @@ impl VolumeStatus {
             server.uris.iter().for_each(|uri| line("nbd", uri));
             if let Some(file) = &server.fuse_file {
                 line("file", &file.display().to_string());
+            }
+            if let Some(path) = &server.vhost_user {
+                line("vhost", &path.display().to_string());
             }
         }
         if let Some(recovery) = &self.recovery

@@ -11,6 +11,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +19,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::ThreadId;
 
-use crate::{Completed, Op, OpId, Park, Pool, SocketId, Unpark, World};
+use crate::{Completed, Foreign, IoError, Op, OpId, Park, Pool, SocketId, Unpark, World};
 
 /// Handle to the executor and its world. Clones are the same executor.
 #[derive(Clone)]
@@ -436,6 +437,10 @@ impl Io {
         if let Ok(socket) = accept.result {
             self.close_socket(SocketId(socket as u32));
         }
+    }
+
+    pub(crate) fn adopt(&self, fd: OwnedFd, what: Foreign) -> Result<SocketId, IoError> {
+        self.0.world.borrow_mut().adopt(fd, what)
     }
 
     pub(crate) fn close_socket(&self, id: SocketId) {

@@ -5,6 +5,7 @@
 //!   kernel refuses io_uring); tests and the laboratory are simulated drives under virtual time.
 //! * [`Device`], [`Socket`], [`Listener`]: handles that submit operations to the world.
 //! * [`Buf`] and [`Pool`]: owned, 4 KiB-aligned buffers from one arena, with headroom.
+//! * [`Event`], [`Driver`]: what other processes and drivers give a door to work with.
 //! * [`mailbox`]: values from other threads, awaited by a task.
 //! * [`Volume`]: what a door (NBD, FUSE, …) serves.
 //!
@@ -14,6 +15,7 @@ mod buf;
 mod device;
 mod error;
 mod executor;
+mod foreign;
 mod mailbox;
 mod op;
 mod socket;
@@ -26,9 +28,10 @@ pub use buf::{Buf, HEADROOM_BYTES, Pool, PoolUse};
 pub use device::{Command, Device, DeviceInfo, Transfer};
 pub use error::{ErrorKind, IoError};
 pub use executor::{Io, Sleep};
+pub use foreign::{Commanding, Driver, Event, Raising, Waiting};
 pub use mailbox::{Receiver, Sender, Undelivered, mailbox};
 pub use op::{Completed, DeviceId, Op, OpId, SocketId};
 pub use socket::{Accepting, Listener, Socket, Transferring};
 pub use volume::{Durability, Place, Span, Volume, VolumeInfo, Worth, ZeroMode};
 pub use wait::{Gate, Pass, WaitList, WaitPlace};
-pub use world::{Park, Unpark, World};
+pub use world::{Foreign, Park, Unpark, World};

@@ -11,7 +11,7 @@ pub struct OpId(pub u32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DeviceId(pub u32);
 
-/// Names a socket or listener of a world.
+/// Names a socket, a listener, or another descriptor that a world has adopted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SocketId(pub u32);
 
@@ -77,6 +77,25 @@ pub enum Op {
         socket: SocketId,
         /// What to send.
         buf: Buf,
+    },
+    /// Wait until somebody raises the event, and take what it counts, which is the result.
+    Wait {
+        /// The event.
+        event: SocketId,
+    },
+    /// Raise the event by one.
+    Raise {
+        /// The event.
+        event: SocketId,
+    },
+    /// Give a driver a command; the result is what it answers, whenever it does.
+    Command {
+        /// The driver's file.
+        driver: SocketId,
+        /// What the driver knows the command by.
+        code: u32,
+        /// The command itself.
+        payload: [u8; 16],
     },
 }
 

@@ -16,9 +16,10 @@ pub struct Socket(Rc<Handle>);
 #[derive(Clone)]
 pub struct Listener(Rc<Handle>);
 
-struct Handle {
-    io: Io,
-    id: SocketId,
+/// A descriptor of the world, released when the last clone and the last operation are gone.
+pub(crate) struct Handle {
+    pub(crate) io: Io,
+    pub(crate) id: SocketId,
 }
 
 impl Drop for Handle {

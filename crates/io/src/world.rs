@@ -1,8 +1,9 @@
 //! What stands behind [`crate::Io`]: the kernel, or a simulation.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use crate::{Completed, Op, OpId, SocketId};
+use crate::{Completed, ErrorKind, IoError, Op, OpId, SocketId};
 
 /// How long [`World::poll`] may wait when nothing has completed yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,6 +14,15 @@ pub enum Park {
     Until(u64),
     /// Until an operation completes or an unpark.
     Forever,
+}
+
+/// What a descriptor from elsewhere is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Foreign {
+    /// A counter that other processes raise and take (an eventfd).
+    Event,
+    /// A driver that is given commands.
+    Driver,
 }
 
 /// Wakes a parked world from another thread.
@@ -47,7 +57,16 @@ pub trait World {
         true
     }
 
-    /// Ends a connection in both directions; operations on it complete soon after.
+    /// Takes over a descriptor that is not a device and not a socket.
+    ///
+    /// # Errors
+    /// When it is not what it is said to be, or this world (a simulation) knows nothing of it.
+    fn adopt(&mut self, _fd: OwnedFd, what: Foreign) -> Result<SocketId, IoError> {
+        Err(IoError::new(ErrorKind::Unsupported, format!("this world has no {what:?}")))
+    }
+
+    /// Ends a connection in both directions; operations on it complete soon after. Ends the waits
+    /// for an event, which others may go on using.
     fn shutdown(&mut self, socket: SocketId);
 
     /// Forgets a socket: shuts it down, and releases the descriptor once the operations still in

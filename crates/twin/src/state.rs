@@ -316,7 +316,9 @@ impl State {
             Op::Receive { buf, .. } | Op::Send { buf, .. } => {
                 return self.refuse(boot, id, Some(buf));
             }
-            Op::Accept { .. } => return self.refuse(boot, id, None),
+            Op::Accept { .. } | Op::Wait { .. } | Op::Raise { .. } | Op::Command { .. } => {
+                return self.refuse(boot, id, None);
+            }
         };
         let number = self.mutations;
         let moment = if kind == Kind::Read { None } else { self.count_mutation() };

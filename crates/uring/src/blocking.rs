@@ -60,7 +60,12 @@ pub(crate) unsafe fn carry_out(call: &Call) -> i64 {
             // SAFETY: the caller vouches for the descriptor.
             unsafe { write_zeroes(borrow(file.fd), at, length) }
         }
-        Call::Accept { .. } | Call::Receive { .. } | Call::Send { .. } => {
+        Call::Accept { .. }
+        | Call::Receive { .. }
+        | Call::Send { .. }
+        | Call::Wait { .. }
+        | Call::Raise { .. }
+        | Call::Command { .. } => {
             unreachable!("sockets are waited for with poll, never by a blocked worker")
         }
     };

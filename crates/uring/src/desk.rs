@@ -15,6 +15,7 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use io::{Buf, Completed, DeviceId, ErrorKind, IoError, Op, OpId, SocketId};
 
 use crate::drive::Drive;
+use crate::foreign;
 use crate::sockets::{Role, Sockets};
 
 /// How often one operation is tried again after an interruption before its error is believed.
@@ -34,14 +35,56 @@ pub(crate) struct FileRef {
 /// One thing to ask of the kernel. Offsets and lengths are bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Call {
-    Read { file: FileRef, at: u64, memory: *mut u8, length: usize },
-    Write { file: FileRef, at: u64, memory: *mut u8, length: usize },
-    Flush { file: FileRef },
-    Trim { file: FileRef, at: u64, length: u64 },
-    WriteZeroes { file: FileRef, at: u64, length: u64 },
-    Accept { fd: RawFd },
-    Receive { fd: RawFd, memory: *mut u8, length: usize },
-    Send { fd: RawFd, memory: *mut u8, length: usize },
+    Read {
+        file: FileRef,
+        at: u64,
+        memory: *mut u8,
+        length: usize,
+    },
+    Write {
+        file: FileRef,
+        at: u64,
+        memory: *mut u8,
+        length: usize,
+    },
+    Flush {
+        file: FileRef,
+    },
+    Trim {
+        file: FileRef,
+        at: u64,
+        length: u64,
+    },
+    WriteZeroes {
+        file: FileRef,
+        at: u64,
+        length: u64,
+    },
+    Accept {
+        fd: RawFd,
+    },
+    Receive {
+        fd: RawFd,
+        memory: *mut u8,
+        length: usize,
+    },
+    Send {
+        fd: RawFd,
+        memory: *mut u8,
+        length: usize,
+    },
+    /// Until the event can be taken; taking it is the desk's part.
+    Wait {
+        fd: RawFd,
+    },
+    Raise {
+        fd: RawFd,
+    },
+    Command {
+        fd: RawFd,
+        code: u32,
+        payload: [u8; 16],
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +97,9 @@ enum Verb {
     Accept,
     Receive,
     Send,
+    Wait,
+    Raise,
+    Command,
 }
 
 impl Verb {
@@ -67,11 +113,29 @@ impl Verb {
             Verb::Accept => "accept",
             Verb::Receive => "receive",
             Verb::Send => "send",
+            Verb::Wait => "wait",
+            Verb::Raise => "raise",
+            Verb::Command => "command",
         }
     }
 
+    /// Or for other descriptors that are kept with them.
     fn is_for_sockets(self) -> bool {
-        matches!(self, Verb::Accept | Verb::Receive | Verb::Send)
+        match self {
+            Verb::Read | Verb::Write | Verb::Flush | Verb::Trim | Verb::WriteZeroes => false,
+            Verb::Accept | Verb::Receive | Verb::Send => true,
+            Verb::Wait | Verb::Raise | Verb::Command => true,
+        }
+    }
+
+    /// Whether it moves a number of bytes, so that none of them means nothing to do.
+    fn is_sized(self) -> bool {
+        !matches!(self, Verb::Flush | Verb::Accept | Verb::Wait | Verb::Raise | Verb::Command)
+    }
+
+    /// Whether it waits for what others do, and ends when its descriptor is shut down.
+    fn is_patient(self) -> bool {
+        matches!(self, Verb::Accept | Verb::Wait)
     }
 }
 
@@ -104,6 +168,8 @@ pub(crate) struct Desk {
 impl Desk {
     /// Takes an operation: gives its first call, or none when it has ended already.
     pub(crate) fn admit(&mut self, id: OpId, op: Op) -> Option<Call> {
+        // Commands are given once: what they say need not be kept.
+        let mut order = None;
         let flight = match op {
             Op::Read { device, at, buf } => transfer(Verb::Read, device.0, at, buf),
             Op::Write { device, at, buf } => transfer(Verb::Write, device.0, at, buf),
@@ -115,6 +181,12 @@ impl Desk {
             Op::Accept { listener } => command(Verb::Accept, DeviceId(listener.0), 0, 0),
             Op::Receive { socket, buf } => transfer(Verb::Receive, socket.0, 0, buf),
             Op::Send { socket, buf } => transfer(Verb::Send, socket.0, 0, buf),
+            Op::Wait { event } => command(Verb::Wait, DeviceId(event.0), 0, 0),
+            Op::Raise { event } => command(Verb::Raise, DeviceId(event.0), 0, 0),
+            Op::Command { driver, code, payload } => {
+                order = Some((code, payload));
+                command(Verb::Command, DeviceId(driver.0), 0, 0)
+            }
         };
         let index = id.0 as usize;
         if index >= self.flights.len() {
@@ -125,13 +197,21 @@ impl Desk {
         }
         assert!(self.flights[index].is_none(), "operation {index} is under way already");
         let refusal = self.refusal(&flight);
-        let trivial = flight.length == 0 && !matches!(flight.verb, Verb::Flush | Verb::Accept);
+        let trivial = flight.length == 0 && flight.verb.is_sized();
+        let target = SocketId(flight.target);
         self.flights[index] = Some(flight);
         self.under_way += 1;
         match refusal {
             Some(error) => self.end(id, Err(error)),
             None if trivial => self.end(id, Ok(0)),
-            None => return Some(self.call(id)),
+            None => {
+                return Some(match order {
+                    Some((code, payload)) => {
+                        Call::Command { fd: self.sockets.fd(target), code, payload }
+                    }
+                    None => self.call(id),
+                });
+            }
         }
         None
     }
@@ -148,12 +228,19 @@ impl Desk {
                 // A flush that failed is never tried again: the kernel reports lost writes once,
                 // and the second flush would call them safe.
                 _ if verb == Verb::Flush => false,
+                // The driver has its own idea of when a command may be given again.
+                _ if verb == Verb::Command => false,
+                // Its counter is full, so whoever waits for it is awake.
+                libc::EAGAIN if verb == Verb::Raise => {
+                    self.end(id, Ok(0));
+                    return None;
+                }
                 libc::EINTR | libc::EAGAIN => true,
                 // The client gave up while it waited in the backlog: no reason to stop listening.
                 libc::ECONNABORTED => verb == Verb::Accept,
                 _ => false,
             };
-            if again && flight.retries < RETRIES_MAX && !self.is_shut_listener(id) {
+            if again && flight.retries < RETRIES_MAX && !self.is_shut(id) {
                 self.flight(id).retries += 1;
                 return Some(self.call(id));
             }
@@ -164,7 +251,17 @@ impl Desk {
         let count = outcome as u64;
         match verb {
             Verb::Flush => self.end(id, Ok(0)),
-            Verb::Receive => self.end(id, Ok(count)),
+            Verb::Receive | Verb::Command => self.end(id, Ok(count)),
+            Verb::Raise => self.end(id, Ok(0)),
+            Verb::Wait => match self.take_count(id) {
+                Ok(count) => self.end(id, Ok(count)),
+                // Somebody else was faster.
+                Err(libc::EAGAIN | libc::EINTR) if !self.is_shut(id) => return Some(self.call(id)),
+                Err(errno) => {
+                    let error = self.failure(id, errno);
+                    self.end(id, Err(error));
+                }
+            },
             Verb::Accept => {
                 let result = self.accepted(id, outcome as RawFd);
                 self.end(id, result);
@@ -195,14 +292,24 @@ impl Desk {
         self.end(id, Err(error.within(place)));
     }
 
-    /// The accepts that wait on a listener.
-    pub(crate) fn accepts_on(&self, listener: SocketId) -> Vec<OpId> {
-        let waits = |flight: &Flight| flight.verb == Verb::Accept && flight.target == listener.0;
+    /// What waits for others on a listener or event.
+    pub(crate) fn waits_on(&self, socket: SocketId) -> Vec<OpId> {
+        let waits = |flight: &Flight| flight.verb.is_patient() && flight.target == socket.0;
         let taken = self.flights.iter().enumerate();
         taken
             .filter(|(_, flight)| flight.as_ref().is_some_and(waits))
             .map(|(index, _)| OpId(index as u32))
             .collect()
+    }
+
+    /// Ends the commands that drivers have not answered: they hold no memory of ours, and the
+    /// drivers learn it from the end of the carrier.
+    pub(crate) fn drop_commands(&mut self) {
+        for index in 0..self.flights.len() {
+            if self.flights[index].as_ref().is_some_and(|flight| flight.verb == Verb::Command) {
+                self.end(OpId(index as u32), Ok(0));
+            }
+        }
     }
 
     /// Operations admitted that have not ended.
@@ -236,6 +343,8 @@ impl Desk {
             return match flight.verb {
                 Verb::Accept => Call::Accept { fd },
                 Verb::Receive => Call::Receive { fd, memory, length },
+                Verb::Wait => Call::Wait { fd },
+                Verb::Raise => Call::Raise { fd },
                 _ => Call::Send { fd, memory, length },
             };
         }
@@ -251,8 +360,8 @@ impl Desk {
 
     /// Why an operation must not start, if so.
     fn refusal(&mut self, flight: &Flight) -> Option<IoError> {
-        if flight.verb == Verb::Accept && self.sockets.is_shut(SocketId(flight.target)) {
-            return Some(self.shut_error(SocketId(flight.target)));
+        if flight.verb.is_patient() && self.sockets.is_shut(SocketId(flight.target)) {
+            return Some(self.shut_error(flight.verb, SocketId(flight.target)));
         }
         if flight.verb.is_for_sockets() || flight.verb == Verb::Flush {
             return None;
@@ -303,21 +412,26 @@ impl Desk {
         Ok(u64::from(self.sockets.add(fd, Role::Stream, label).0))
     }
 
-    fn is_shut_listener(&mut self, id: OpId) -> bool {
-        let (verb, target) = (self.flight(id).verb, self.flight(id).target);
-        verb == Verb::Accept && self.sockets.is_shut(SocketId(target))
+    fn take_count(&mut self, id: OpId) -> Result<u64, i32> {
+        let event = SocketId(self.flight(id).target);
+        foreign::take_count(self.sockets.fd(event))
     }
 
-    fn shut_error(&mut self, listener: SocketId) -> IoError {
-        let label = self.sockets.label(listener);
-        IoError::new(ErrorKind::Disconnected, format!("accept on {label}: it was shut down"))
+    fn is_shut(&mut self, id: OpId) -> bool {
+        let (verb, target) = (self.flight(id).verb, self.flight(id).target);
+        verb.is_patient() && self.sockets.is_shut(SocketId(target))
+    }
+
+    fn shut_error(&mut self, verb: Verb, socket: SocketId) -> IoError {
+        let (verb, label) = (verb.name(), self.sockets.label(socket));
+        IoError::new(ErrorKind::Disconnected, format!("{verb} on {label}: it was shut down"))
     }
 
     #[cold]
     fn failure(&mut self, id: OpId, errno: i32) -> IoError {
-        if self.is_shut_listener(id) {
-            let listener = SocketId(self.flight(id).target);
-            return self.shut_error(listener);
+        if self.is_shut(id) {
+            let (verb, socket) = (self.flight(id).verb, SocketId(self.flight(id).target));
+            return self.shut_error(verb, socket);
         }
         IoError::from_errno(errno, self.place(id))
     }

@@ -5,7 +5,7 @@
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -13,12 +13,13 @@ use std::time::Duration;
 
 use io::units::human_bytes;
 use io::{
-    Completed, Device, DeviceId, ErrorKind, Io, IoError, Listener, Op, OpId, Park, Pool, Socket,
-    SocketId, Unpark, World,
+    Completed, Device, DeviceId, ErrorKind, Foreign, Io, IoError, Listener, Op, OpId, Park, Pool,
+    Socket, SocketId, Unpark, World,
 };
 
 use crate::desk::{Call, Desk};
 use crate::drive::{Access, Drive};
+use crate::foreign;
 use crate::listen;
 use crate::ring::{NoRing, Ring};
 use crate::sockets::Role;
@@ -197,10 +198,10 @@ impl Machine {
         if !self.desk.sockets.shutdown(socket) {
             return;
         }
-        for accept in self.desk.accepts_on(socket) {
+        for waiting in self.desk.waits_on(socket) {
             match &mut self.carrier {
-                Carrier::Ring(ring) => ring.cancel(accept),
-                Carrier::Threads(threads) => threads.cancel(&mut self.desk, accept),
+                Carrier::Ring(ring) => ring.cancel(waiting),
+                Carrier::Threads(threads) => threads.cancel(&mut self.desk, waiting),
             }
         }
     }
@@ -211,6 +212,7 @@ impl Drop for Machine {
         for socket in self.desk.sockets.ids() {
             self.shutdown(socket);
         }
+        self.desk.drop_commands();
         let ended = match &mut self.carrier {
             Carrier::Ring(ring) => ring.wind_down(&mut self.desk, PATIENCE),
             Carrier::Threads(threads) => threads.wind_down(&mut self.desk, PATIENCE),
@@ -251,6 +253,22 @@ impl World for Running {
             Carrier::Threads(threads) => threads.poll(&mut machine.desk, park),
         }
         done.append(&mut machine.desk.ended);
+    }
+
+    fn adopt(&mut self, fd: OwnedFd, what: Foreign) -> Result<SocketId, IoError> {
+        let machine = &mut *self.0.borrow_mut();
+        let (role, label) = match what {
+            Foreign::Event => {
+                foreign::check_event(fd.as_fd())?;
+                (Role::Event, "an event".into())
+            }
+            Foreign::Driver if matches!(machine.carrier, Carrier::Threads(_)) => {
+                let message = "commands to drivers need io_uring, which is not in use here";
+                return Err(IoError::new(ErrorKind::Unsupported, message));
+            }
+            Foreign::Driver => (Role::Driver, foreign::name(fd.as_fd()).into()),
+        };
+        Ok(machine.desk.sockets.add(fd, role, label))
     }
 
     fn shutdown(&mut self, socket: SocketId) {

@@ -5,7 +5,7 @@
 //!   the sockets stands in elsewhere, with the same semantics and the same tests.
 //!
 //! Who does what: `kernel` is the public face, `drive` opens drives and finds their facts,
-//! `listen` binds and adopts sockets, `desk` holds the operations under way and judges their
+//! `listen` binds and adopts sockets, `foreign` judges events and drivers, `desk` holds the operations under way and judges their
 //! results, `ring` and `threads` carry them out, `workers` and `blocking` do what only a
 //! blocked thread can do, `wakeup` wakes the world from other threads.
 //!
@@ -14,6 +14,7 @@
 mod blocking;
 mod desk;
 mod drive;
+mod foreign;
 mod kernel;
 mod listen;
 mod ring;

@@ -23,6 +23,7 @@ use io_uring::types::{Fd, SubmitArgs, Timespec};
 use io_uring::{EnterFlags, IoUring, opcode};
 
 use crate::desk::{Call, Desk, FileRef};
+use crate::foreign;
 use crate::kernel::now_ns;
 use crate::wakeup::Wakeup;
 use crate::workers::Workers;
@@ -229,6 +230,13 @@ impl Ring {
                 opcode::Send::new(Fd(fd), memory, length.min(COUNT_MAX) as u32)
                     .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL)
                     .build()
+            }
+            Call::Wait { fd } => opcode::PollAdd::new(Fd(fd), libc::POLLIN as u32).build(),
+            Call::Raise { fd } => {
+                opcode::Write::new(Fd(fd), foreign::ONE.as_ptr(), foreign::ONE.len() as u32).build()
+            }
+            Call::Command { fd, code, payload } => {
+                opcode::UringCmd16::new(Fd(fd), code).cmd(payload).build()
             }
             Call::Trim { .. } | Call::WriteZeroes { .. } => {
                 unreachable!("trims and zeroing go to the workers")

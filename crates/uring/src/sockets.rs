@@ -1,4 +1,4 @@
-//! The sockets of a world, by number.
+//! The sockets of a world, and other descriptors it has adopted, by number.
 //!
 //! Invariants:
 //! * An entry lives until it is closed *and* no operation on it is under way, so a descriptor
@@ -20,6 +20,10 @@ pub(crate) enum Role {
     Listener,
     /// A listener that others hold as well.
     AdoptedListener,
+    /// An eventfd, which others hold as well.
+    Event,
+    /// A driver's file.
+    Driver,
 }
 
 struct Entry {
@@ -88,16 +92,16 @@ impl Sockets {
         self.entry(id).fd.as_raw_fd()
     }
 
-    /// Ends the socket in both directions; tells whether it is a listener, whose waiting accepts
-    /// the caller must cancel.
+    /// Ends the socket in both directions; tells whether operations may wait on it that the caller
+    /// must cancel.
     pub(crate) fn shutdown(&mut self, id: SocketId) -> bool {
         let entry = self.entry(id);
         let first = !std::mem::replace(&mut entry.shut, true);
-        if first && entry.role != Role::AdoptedListener {
+        if first && matches!(entry.role, Role::Stream | Role::Listener) {
             // Fails only where the peer has already gone, which is what we want.
             let _ = rustix::net::shutdown(entry.fd.as_fd(), rustix::net::Shutdown::Both);
         }
-        entry.role != Role::Stream
+        matches!(entry.role, Role::Listener | Role::AdoptedListener | Role::Event)
     }
 
     /// The handle is gone: releases the socket now, or after its last operation.

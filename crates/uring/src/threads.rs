@@ -15,6 +15,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, SocketFlags};
 
 use crate::desk::{Call, Desk};
+use crate::foreign;
 use crate::kernel::now_ns;
 use crate::wakeup::Wakeup;
 use crate::workers::Workers;
@@ -169,15 +170,17 @@ impl Threads {
 /// The socket a call needs, and what it waits for; `None` for calls on drives.
 fn socket_of(call: &Call) -> Option<(RawFd, PollFlags)> {
     match *call {
-        Call::Accept { fd } | Call::Receive { fd, .. } => Some((fd, PollFlags::IN)),
-        Call::Send { fd, .. } => Some((fd, PollFlags::OUT)),
+        Call::Accept { fd } | Call::Receive { fd, .. } | Call::Wait { fd } => {
+            Some((fd, PollFlags::IN))
+        }
+        Call::Send { fd, .. } | Call::Raise { fd } => Some((fd, PollFlags::OUT)),
         _ => None,
     }
 }
 
 /// Tries a call on a socket without waiting.
 fn attempt(call: &Call) -> Result<usize, Errno> {
-    let (fd, _) = socket_of(call).expect("only calls on sockets come here");
+    let (fd, events) = socket_of(call).expect("only calls on sockets come here");
     // SAFETY: the desk keeps the socket open while an operation on it is under way.
     let fd = unsafe { BorrowedFd::borrow_raw(fd) };
     match *call {
@@ -194,6 +197,12 @@ fn attempt(call: &Call) -> Result<usize, Errno> {
             // SAFETY: as for receiving.
             let buf = unsafe { std::slice::from_raw_parts(memory, length) };
             rustix::net::send(fd, buf, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)
+        }
+        Call::Wait { .. } => foreign::ready(fd, events).map(|()| 0),
+        // Others choose whether an event's writes wait, so this asks before it writes.
+        Call::Raise { .. } => {
+            foreign::ready(fd, events)?;
+            rustix::io::write(fd, &foreign::ONE)
         }
         _ => unreachable!("calls on drives have no socket"),
     }

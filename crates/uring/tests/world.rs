@@ -9,6 +9,7 @@ mod world {
     mod blocks;
     mod choice;
     mod drives;
+    mod events;
     mod opening;
     mod scratch;
     mod sockets;

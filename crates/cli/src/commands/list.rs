@@ -57,6 +57,8 @@ fn text(list: &List, settings: &Settings) -> String {
         let exports = volume.server.as_ref().map(|server| {
             let mut exports = server.uris.clone();
             exports.extend(server.fuse_file.iter().map(|file| file.display().to_string()));
+            let socket = server.vhost_user.iter();
+            exports.extend(socket.map(|path| format!("vhost-user:{}", path.display())));
             exports.join(" ")
         });
         table.row([

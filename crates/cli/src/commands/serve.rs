@@ -18,10 +18,11 @@ use crate::settings::Settings;
   bimetal serve vol0 --run 'nbdinfo $uri'         (serves while the command runs)
   bimetal serve vol0 --nbd tcp:0.0.0.0:10809 --tls-certificates /etc/pki/bimetal
   bimetal serve vol0 --fuse /mnt/vol0             (the volume is the file /mnt/vol0/vol0)
+  bimetal serve vol0 --vhost-user /run/vol0.vhost (a virtio disk for a virtual machine)
   bimetal serve vol0 --degraded                   (a drive is gone: what can be read, read-only)
   bimetal serve vol0 --rescue                     (it is damaged: what is certain, read-only)
 
-Without --nbd and --fuse (and without sockets from a service manager) the volume is served on a unix
+Without any of these doors (and without sockets from a service manager) the volume is served on a unix
 socket in the runtime directory. --run sets $uri, $BIMETAL_FUSE_FILE and $BIMETAL_SIZE_BYTES.
 SIGTERM lets requests end and closes the volume in order; a second one ends at once.")]
 pub struct ServeArguments {
@@ -33,6 +34,9 @@ pub struct ServeArguments {
     /// Mount the volume as one file in this directory (made when missing)
     #[arg(long, value_name = "DIR")]
     fuse: Option<PathBuf>,
+    /// Offer the volume as a virtio disk (vhost-user-blk) on a socket at this path
+    #[arg(long, value_name = "PATH")]
+    vhost_user: Option<PathBuf>,
     /// Run a shell command when ready, and end with it and its exit code
     #[arg(long, value_name = "COMMAND")]
     run: Option<String>,
@@ -94,6 +98,7 @@ pub fn run(arguments: &ServeArguments, settings: &Settings) -> Outcome {
         doors: DoorOptions {
             nbd: arguments.nbd.clone(),
             fuse: arguments.fuse.clone(),
+            vhost_user: arguments.vhost_user.clone(),
             tls: TlsOptions {
                 certificates: arguments.tls_certificates.clone(),
                 verify_peer: arguments.tls_verify_peer,

@@ -3,11 +3,13 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use engine::Engine;
 use export::Metered;
 use export::fuse::{self, FuseDoor, FuseOptions, Unmount, loop_device};
 use export::nbd::{self, ClientCertificates, NbdOptions, NbdServer, Tls};
+use export::vhost_user::{VhostUserDoor, VhostUserOptions};
 use io::{Io, Listener, mailbox};
 use listenfd::ListenFd;
 use uring::Kernel;
@@ -22,6 +24,8 @@ pub struct DoorOptions {
     pub nbd: Vec<NbdAddress>,
     /// Where the volume's file is mounted.
     pub fuse: Option<PathBuf>,
+    /// Where virtual machines connect.
+    pub vhost_user: Option<PathBuf>,
     /// TLS for NBD clients.
     pub tls: TlsOptions,
     /// Serve plain NBD beyond this machine.
@@ -86,9 +90,15 @@ pub struct Doors {
     /// Socket files to remove at the end.
     sockets: Vec<PathBuf>,
     fuse: Option<FuseDoor>,
+    vhost_user: Option<VhostUserDoor>,
 }
 
 impl DoorOptions {
+    /// Whether no door is asked for.
+    pub fn is_empty(&self) -> bool {
+        self.nbd.is_empty() && self.fuse.is_none() && self.vhost_user.is_none()
+    }
+
     /// Refuses what would offer the volume to the network unprotected.
     pub fn verify(&self) -> Result<(), Failure> {
         for address in &self.nbd {
@@ -121,7 +131,13 @@ impl Doors {
         handed_over: ListenFd,
     ) -> Result<Doors, Failure> {
         let (io, kernel) = world;
-        let mut doors = Doors { nbd: None, uris: Vec::new(), sockets: Vec::new(), fuse: None };
+        let mut doors = Doors {
+            nbd: None,
+            uris: Vec::new(),
+            sockets: Vec::new(),
+            fuse: None,
+            vhost_user: None,
+        };
         let name = nbd_options.export_name.clone();
         if !options.nbd.is_empty() || handed_over.len() > 0 {
             nbd_options.tls = options.tls.load()?;
@@ -134,6 +150,15 @@ impl Doors {
                 io.spawn(async move { server.serve(listener).await });
             }
             doors.nbd = Some(server);
+        }
+        if let Some(path) = &options.vhost_user {
+            let path = std::path::absolute(path).on_path("find", path)?;
+            let (shown, serial) = (path.clone(), name.clone());
+            let report = move |what: &str| {
+                eprintln!("bimetal: vhost-user {}: {what}", shown.display());
+            };
+            let options = VhostUserOptions { path, serial, report: Arc::new(report) };
+            doors.vhost_user = Some(VhostUserDoor::open(io.clone(), volume.clone(), options)?);
         }
         if let Some(dir) = &options.fuse {
             // Not when anything is there: what a killed server left mounted there answers no
@@ -223,6 +248,11 @@ impl Doors {
         self.fuse.as_ref().map(FuseDoor::file_path)
     }
 
+    /// Where virtual machines connect.
+    pub fn vhost_user(&self) -> Option<PathBuf> {
+        self.vhost_user.as_ref().map(|door| door.path().to_owned())
+    }
+
     /// NBD connections now.
     pub fn nbd_connections(&self) -> usize {
         self.nbd.as_ref().map_or(0, NbdServer::connections)
@@ -236,6 +266,13 @@ impl Doors {
         for socket in &self.sockets {
             // It may be gone already; the next server replaces what stays.
             let _ = std::fs::remove_file(socket);
+        }
+    }
+
+    /// Lets requests under way end and leaves the virtual machine to the next server.
+    pub async fn close_vhost_user(&self) {
+        if let Some(door) = &self.vhost_user {
+            door.shutdown().await;
         }
     }
 

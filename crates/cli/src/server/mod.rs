@@ -80,6 +80,17 @@ pub struct Ready {
     pub uris: Vec<String>,
     /// The volume as a file.
     pub fuse_file: Option<PathBuf>,
+    /// The socket for virtual machines.
+    pub vhost_user: Option<PathBuf>,
+}
+
+impl Ready {
+    /// Everywhere the volume is to be found, in words.
+    fn places(&self) -> impl Iterator<Item = String> {
+        let file = self.fuse_file.iter().map(|file| file.display().to_string());
+        let socket = self.vhost_user.iter().map(|path| format!("vhost-user:{}", path.display()));
+        self.uris.iter().cloned().chain(file).chain(socket)
+    }
 }
 
 /// Serves until stopped.
@@ -106,6 +117,7 @@ pub fn serve(settings: &Settings, selection: &Selection, options: &ServeOptions)
             Ok(_) => {
                 record.uris.clone_from(&server.doors.uris);
                 record.fuse_file = server.doors.fuse_file();
+                record.vhost_user = server.doors.vhost_user();
                 record.ready = true;
                 match lock
                     .write(&record)
@@ -176,8 +188,7 @@ impl Server {
         let volume = Rc::new(Metered::new(io.clone(), Rc::new(engine.clone())));
         let mut door_options = options.doors.clone();
         let handed_over = ListenFd::from_env();
-        let none = door_options.nbd.is_empty() && door_options.fuse.is_none();
-        if none && handed_over.len() == 0 {
+        if door_options.is_empty() && handed_over.len() == 0 {
             door_options.nbd.push(NbdAddress::Unix(settings.nbd_socket(&selection.name)));
         }
         let nbd_options = NbdOptions {
@@ -339,6 +350,7 @@ impl Server {
             uris: self.doors.uris.clone(),
             nbd_connections: self.doors.nbd_connections(),
             fuse_file: self.doors.fuse_file(),
+            vhost_user: self.doors.vhost_user(),
             generation: engine.generation,
         };
         VolumeStatus::live(engine, self.io.pool().usage(), self.volume.snapshot(), server)
@@ -352,12 +364,15 @@ impl Server {
         options: &ServeOptions,
     ) -> Result<(), Failure> {
         self.ready_at_ns.set(self.io.now_ns());
-        let ready = Ready { uris: self.doors.uris.clone(), fuse_file: self.doors.fuse_file() };
+        let ready = Ready {
+            uris: self.doors.uris.clone(),
+            fuse_file: self.doors.fuse_file(),
+            vhost_user: self.doors.vhost_user(),
+        };
         if options.background || options.print_uri {
-            settings.output.show("serve", &ready, |ready| {
-                let file = ready.fuse_file.iter().map(|file| file.display().to_string());
-                ready.uris.iter().cloned().chain(file).map(|line| line + "\n").collect()
-            })?;
+            settings
+                .output
+                .show("serve", &ready, |ready| ready.places().map(|line| line + "\n").collect())?;
         }
         if options.background {
             release_standard_output()?;
@@ -370,12 +385,7 @@ impl Server {
         } else {
             String::new()
         };
-        let doors: Vec<String> = ready
-            .uris
-            .iter()
-            .cloned()
-            .chain(ready.fuse_file.iter().map(|file| file.display().to_string()))
-            .collect();
+        let doors: Vec<String> = ready.places().collect();
         let name = &selection.name;
         eprintln!("bimetal: serving '{name}' ({size}) at {}{recovered}", doors.join(", "));
         eprintln!("bimetal: {}", self.describe);
@@ -444,6 +454,7 @@ impl Server {
         let _ = sd_notify::notify(&[NotifyState::Stopping]);
         let closing = async {
             self.doors.close_nbd().await;
+            self.doors.close_vhost_user().await;
             self.close_fuse_when_unused(selection).await;
         };
         let stopped = async { while events.next().await != Event::Stop {} };

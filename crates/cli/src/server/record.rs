@@ -40,6 +40,8 @@ pub struct ServerRecord {
     pub uris: Vec<String>,
     /// The volume as a file.
     pub fuse_file: Option<PathBuf>,
+    /// The socket for virtual machines.
+    pub vhost_user: Option<PathBuf>,
 }
 
 impl fmt::Display for ServerRecord {

@@ -25,6 +25,7 @@ use serde_json::{Map, Value};
 pub use client::{CallError, call};
 pub use server::ControlServer;
 pub use socket_file::bind;
+pub(crate) use socket_file::bind_as;
 
 /// Longest request line in bytes, its end included. Commands carry names and numbers, not data.
 pub const REQUEST_BYTES_MAX: usize = 64 << 10;

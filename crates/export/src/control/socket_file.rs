@@ -1,4 +1,4 @@
-//! The file a control socket is reached by.
+//! The file a socket is reached by whose clients are its owner's own.
 //!
 //! * Mode 0600 from the moment it exists: whoever may open it may command the server.
 //! * A file that a dead server left behind is replaced; a live server's, or anything that is not
@@ -24,8 +24,13 @@ const BACKLOG: i32 = 64;
 /// A live server listens there, something else than a socket is in the way, the path is longer
 /// than a socket address takes (107 bytes), or the directory does not allow it.
 pub fn bind(path: &Path) -> Result<OwnedFd, IoError> {
-    remove_stale(path)?;
-    let at = || format!("control socket {}", path.display());
+    bind_as("control socket", path)
+}
+
+/// As [`bind`]; `what` is what messages call the socket.
+pub(crate) fn bind_as(what: &str, path: &Path) -> Result<OwnedFd, IoError> {
+    remove_stale(what, path)?;
+    let at = || format!("{what} {}", path.display());
     let failed = |errno: rustix::io::Errno| IoError::from_errno(errno.raw_os_error(), at());
     let address = SocketAddrUnix::new(path).map_err(|_| {
         IoError::new(ErrorKind::Range, format!("{}: the path is longer than 107 bytes", at()))
@@ -45,9 +50,9 @@ pub fn bind(path: &Path) -> Result<OwnedFd, IoError> {
     Ok(socket)
 }
 
-fn remove_stale(path: &Path) -> Result<(), IoError> {
+fn remove_stale(what: &str, path: &Path) -> Result<(), IoError> {
     let refused = |reason: &str| {
-        let message = format!("control socket {}: {reason}", path.display());
+        let message = format!("{what} {}: {reason}", path.display());
         Err(IoError::new(ErrorKind::Io, message))
     };
     match std::fs::symlink_metadata(path) {

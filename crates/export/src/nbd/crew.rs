@@ -20,7 +20,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use io::{Buf, Durability, IoError, Volume, ZeroMode};
 
 /// One call of the volume.
-pub(super) enum Deed {
+pub(crate) enum Deed {
     Read { at: u64, buf: Buf },
     Write { at: u64, buf: Buf, durability: Durability },
     Flush,
@@ -30,28 +30,28 @@ pub(super) enum Deed {
 }
 
 /// A deed, and whose it is.
-pub(super) struct Job {
-    pub(super) ticket: Ticket,
-    pub(super) deed: Deed,
+pub(crate) struct Job {
+    pub(crate) ticket: Ticket,
+    pub(crate) deed: Deed,
 }
 
 /// Names a part of a request in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Ticket {
+pub(crate) struct Ticket {
     /// Index of the request.
-    pub(super) request: u32,
+    pub(crate) request: u32,
     /// Which part of it.
-    pub(super) part: u32,
+    pub(crate) part: u32,
     /// Where the part begins on the volume, in bytes.
-    pub(super) at: u64,
+    pub(crate) at: u64,
 }
 
 /// A job that has ended.
-pub(super) struct Done {
-    pub(super) ticket: Ticket,
+pub(crate) struct Done {
+    pub(crate) ticket: Ticket,
     /// The buffer of a read, filled if the result is good.
-    pub(super) buf: Option<Buf>,
-    pub(super) result: Result<(), IoError>,
+    pub(crate) buf: Option<Buf>,
+    pub(crate) result: Result<(), IoError>,
 }
 
 /// Where a job is laid for a member, and where the member lays what came of it.
@@ -103,7 +103,7 @@ impl Wake for MemberWaker {
 }
 
 /// The members of one connection.
-pub(super) struct Crew<V> {
+pub(crate) struct Crew<V> {
     volume: Rc<V>,
     members: Vec<Member>,
     idle: Vec<u32>,
@@ -113,7 +113,7 @@ pub(super) struct Crew<V> {
 
 impl<V: Volume> Crew<V> {
     /// A crew of at most `members_max`; each comes to be when it is first needed.
-    pub(super) fn new(volume: Rc<V>, members_max: usize) -> Crew<V> {
+    pub(crate) fn new(volume: Rc<V>, members_max: usize) -> Crew<V> {
         let words = members_max.div_ceil(64);
         Crew {
             volume,
@@ -129,12 +129,12 @@ impl<V: Volume> Crew<V> {
     }
 
     /// Whether [`Crew::start`] may be called.
-    pub(super) fn has_room(&self) -> bool {
+    pub(crate) fn has_room(&self) -> bool {
         !self.idle.is_empty() || self.members.len() < self.members_max
     }
 
     /// Whether no job is under way.
-    pub(super) fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.idle.len() == self.members.len()
     }
 
@@ -142,7 +142,7 @@ impl<V: Volume> Crew<V> {
     ///
     /// # Panics
     /// When there is no room.
-    pub(super) fn start(&mut self, job: Job) -> Option<Done> {
+    pub(crate) fn start(&mut self, job: Job) -> Option<Done> {
         let index = self.idle.pop().unwrap_or_else(|| self.hire());
         let member = &mut self.members[index as usize];
         member.desk.job.set(Some(job));
@@ -154,7 +154,7 @@ impl<V: Volume> Crew<V> {
     }
 
     /// Lets every ready member go on and appends what they finished.
-    pub(super) fn collect(&mut self, context: &mut Context<'_>, done: &mut Vec<Done>) {
+    pub(crate) fn collect(&mut self, context: &mut Context<'_>, done: &mut Vec<Done>) {
         {
             let mut known = self.bell.connection.lock().expect("no panic while held");
             if !known.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {

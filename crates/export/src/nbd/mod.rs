@@ -14,7 +14,7 @@
 mod address;
 mod connection;
 mod context;
-mod crew;
+pub(crate) mod crew;
 mod export;
 mod haggle;
 mod in_flight;
