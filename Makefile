@@ -4,7 +4,7 @@ ROUNDS ?= 50
 SECONDS ?= 60
 MINUTES ?= 60
 
-.PHONY: help setup build run test hunt check crash fuzz damage bench clean
+.PHONY: help setup build run test hunt check crash guest fuzz damage bench clean
 
 help: ## what there is
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -29,6 +29,9 @@ check: setup ## the whole gate: format, lints, docs, tidiness, tests
 
 crash: setup build ## kill -9 under fio, SQLite and PostgreSQL load, ROUNDS times (default 50)
 	BIMETAL_CRASH_ROUNDS=$(ROUNDS) cargo test --release --locked --package bimetal --test crash -- --nocapture --test-threads=1
+
+guest: setup build ## boot guests on vhost-user and ublk disks, kill -9 the servers under them (KVM or emulation)
+	scripts/guest
 
 fuzz: ## each decoder of foreign bytes under a fuzzer, SECONDS long (default 60; needs a nightly compiler)
 	@cargo x fuzz --seconds $(SECONDS)

@@ -173,6 +173,8 @@ pub struct ServerStatus {
     pub fuse_file: Option<PathBuf>,
     /// The socket for virtual machines.
     pub vhost_user: Option<PathBuf>,
+    /// The block device.
+    pub ublk: Option<PathBuf>,
     /// Openings for writing, counted from `create`.
     pub generation: u64,
 }
@@ -581,6 +583,9 @@ impl VolumeStatus {
             }
             if let Some(path) = &server.vhost_user {
                 line("vhost", &path.display().to_string());
+            }
+            if let Some(path) = &server.ublk {
+                line("device", &path.display().to_string());
             }
         }
         if let Some(recovery) = &self.recovery

@@ -146,6 +146,32 @@ fn several_doors_serve_the_same_bytes() {
 }
 
 #[test]
+fn a_virtio_disk_is_offered_until_the_server_ends() {
+    let place = Place::new();
+    place.create("vol0", "256M", "1G");
+    let mut server = place.serve(&["vol0", "--vhost-user", "vhost.sock"]);
+    let socket = place.path("vhost.sock");
+    assert_eq!(place.status("vol0")["server"]["vhost_user"], socket.to_str().unwrap());
+    std::os::unix::net::UnixStream::connect(&socket).unwrap();
+    server.signal(Signal::TERM);
+    assert_eq!(wait(&mut server.child).unwrap().code(), Some(0));
+    assert!(!socket.exists());
+    assert_eq!(place.status("vol0")["state"], "offline");
+}
+
+#[test]
+fn a_kernel_without_ublk_is_said_and_the_volume_stays_whole() {
+    if std::path::Path::new("/dev/ublk-control").exists() {
+        skip("a kernel without ublk", "this one has it");
+        return;
+    }
+    let place = Place::new();
+    place.create("vol0", "256M", "1G");
+    place.bimetal(&["serve", "vol0", "--ublk"]).expect(1, &["modprobe ublk_drv"]);
+    assert_eq!(place.status("vol0")["state"], "offline");
+}
+
+#[test]
 fn plain_tcp_beyond_this_machine_must_be_asked_for_by_name() {
     let place = Place::new();
     place.create("vol0", "256M", "1G");

@@ -1,4 +1,4 @@
-//! `bimetal attach`: the volume as a block device of this machine, through FUSE and loop.
+//! `bimetal attach`: the volume as a block device of this machine, through FUSE and loop or ublk.
 
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader};
@@ -23,9 +23,11 @@ use crate::volume_name::VolumeName;
   bimetal attach vol0                             (prints /dev/loop0)
   mkfs.ext4 $(bimetal attach vol0)
   bimetal attach --fast fast.img --slow slow.img
+  bimetal attach vol0 --ublk                      (prints /dev/ublkb0)
 
 Starts a server in the background that mounts the volume as a file, and makes a loop device of it.
-Needs root. Where FUSE or loop is missing use 'bimetal serve' and NBD. Undone by 'bimetal detach'.")]
+With --ublk it is the kernel's ublk driver instead, which is faster, and whose device outlives a server
+that was killed. Needs root. Where FUSE or loop is missing use 'bimetal serve' and NBD. Undone by 'bimetal detach'.")]
 pub struct AttachArguments {
     #[command(flatten)]
     volume: VolumeArgument,
@@ -38,6 +40,9 @@ pub struct AttachArguments {
     /// When the volume is damaged, attach what is certain, with errors for the rest, read-only
     #[arg(long)]
     rescue: bool,
+    /// Through the kernel's ublk driver; takes over what a killed server has left
+    #[arg(long, conflicts_with = "sector")]
+    ublk: bool,
     /// Block size of the device: 512 (unless told otherwise), or 4096 to spare the volume rewriting
     /// parts of blocks
     #[arg(long, value_name = "BYTES", value_parser = ["512", "4096"])]
@@ -48,7 +53,8 @@ pub struct AttachArguments {
 struct Attached {
     name: String,
     device: PathBuf,
-    file: PathBuf,
+    /// The volume as a file, if the device is one of it.
+    file: Option<PathBuf>,
     direct_io: bool,
     read_only: bool,
     sector_bytes: u32,
@@ -69,11 +75,15 @@ pub fn run(arguments: &AttachArguments, settings: &Settings) -> Outcome {
             "sudo bimetal attach {name}; or, without root: bimetal serve {name} --fuse DIR"
         )));
     }
+    if arguments.ublk {
+        return attach_ublk(arguments, settings, &selection);
+    }
     let (file, started) = match ServerRecord::alive(settings, name)? {
         Some(server) => (file_of(&server, &selection)?, false),
         None => {
             detach::clear_remains(settings, name)?;
-            (start_server(arguments, settings, &selection)?, true)
+            let file = start_server(arguments, settings, &selection)?.fuse_file;
+            (file.ok_or_else(|| Failure::failed("the server made no file"))?, true)
         }
     };
     let device = match make_device(arguments, name, &file) {
@@ -86,6 +96,43 @@ pub fn run(arguments: &AttachArguments, settings: &Settings) -> Outcome {
         }
     };
     settings.output.show("attach", &device, |attached| attached.device.display().to_string())?;
+    Ok(Exit::Done)
+}
+
+/// The device of the kernel's ublk driver, of a server that runs or of a new one.
+fn attach_ublk(arguments: &AttachArguments, settings: &Settings, selection: &Selection) -> Outcome {
+    let name = &selection.name;
+    let device = match ServerRecord::alive(settings, name)? {
+        Some(ServerRecord { ublk: Some(device), .. }) => device,
+        Some(server) => {
+            return Err(Failure::refused(format!(
+                "volume '{name}' is served by {server}, but not through ublk"
+            ))
+            .hint("stop that server first, or serve the volume with --ublk there"));
+        }
+        None => {
+            detach::clear_remains(settings, name)?;
+            let device = start_server(arguments, settings, selection)?.ublk;
+            device.ok_or_else(|| Failure::failed("the server made no device"))?
+        }
+    };
+    let read_only = std::fs::read_to_string(format!(
+        "/sys/class/block/{}/ro",
+        device.file_name().unwrap_or_default().to_string_lossy()
+    ))
+    .is_ok_and(|text| text.trim() == "1");
+    if !read_only && arguments.read_only || read_only && !arguments.takes_read_only() {
+        let mode = if read_only { "read-only" } else { "read-write" };
+        let device = device.display();
+        return Err(Failure::refused(format!(
+            "volume '{name}' is attached already, {mode}, as {device}"
+        ))
+        .hint(format!("to attach it otherwise: 'bimetal detach {name}' first")));
+    }
+    let name = name.to_string();
+    let attached =
+        Attached { name, device, file: None, direct_io: true, read_only, sector_bytes: 512 };
+    settings.output.show("attach", &attached, |attached| attached.device.display().to_string())?;
     Ok(Exit::Done)
 }
 
@@ -107,7 +154,7 @@ fn make_device(
     let attached = |device: PathBuf, facts: LoopFacts| Attached {
         name: name.to_string(),
         device,
-        file: file.to_owned(),
+        file: Some(file.to_owned()),
         direct_io: facts.direct_io,
         read_only: facts.read_only,
         sector_bytes: facts.sector_bytes,
@@ -171,12 +218,12 @@ fn is_read_only(file: &Path) -> bool {
     opened.is_err_and(|error| error.kind() == std::io::ErrorKind::ReadOnlyFilesystem)
 }
 
-/// Starts a server in the background and waits until it is ready; gives the volume's file.
+/// Starts a server in the background and waits until it is ready; gives what it says then.
 fn start_server(
     arguments: &AttachArguments,
     settings: &Settings,
     selection: &Selection,
-) -> Result<PathBuf, Failure> {
+) -> Result<Ready, Failure> {
     settings.make_runtime_dir()?;
     let program = std::env::current_exe()
         .map_err(|error| Failure::failed(format!("cannot find this program: {error}")))?;
@@ -195,7 +242,11 @@ fn start_server(
         Some(name) => command.arg(name.as_str()),
         None => command.arg("--fast").arg(&selection.fast).arg("--slow").arg(&selection.slow),
     };
-    command.arg("--background").arg("--fuse").arg(settings.mount_dir(&selection.name));
+    command.arg("--background");
+    match arguments.ublk {
+        true => command.arg("--ublk"),
+        false => command.arg("--fuse").arg(settings.mount_dir(&selection.name)),
+    };
     if arguments.read_only {
         command.arg("--read-only");
     }
@@ -220,7 +271,7 @@ fn start_server(
             .map_err(|error| Failure::failed(format!("cannot hear the server: {error}")))?;
     }
     match serde_json::from_str(&line) {
-        Ok(Answer { ready: Some(Ready { fuse_file: Some(file), .. }), .. }) => Ok(file),
+        Ok(Answer { ready: Some(ready), .. }) => Ok(ready),
         Ok(Answer { error: Some(error), .. }) => {
             // It ends by itself; waiting keeps it from staying as a zombie.
             let _ = child.wait();

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use export::control::ControlRequest;
 use export::fuse::{self, loop_device};
+use export::ublk;
 use serde::Serialize;
 
 use crate::failure::{Exit, Failure, Outcome};
@@ -34,7 +35,7 @@ pub struct DetachArguments {
 #[derive(Debug, Serialize)]
 struct Detached {
     name: String,
-    /// Loop devices that are gone.
+    /// Block devices that are gone.
     devices: Vec<PathBuf>,
     /// A server was stopped.
     stopped: bool,
@@ -52,6 +53,13 @@ pub fn run(arguments: &DetachArguments, settings: &Settings) -> Outcome {
                 Some(file) => detach_devices(file)?,
                 None => Vec::new(),
             };
+            if let Some(device) = &server.ublk
+                && ublk::is_claimed(device)
+            {
+                let device = device.display();
+                return Err(Failure::refused(format!("{device} is mounted or otherwise in use"))
+                    .hint(format!("'findmnt {device}' and 'lsblk {device}' show by whom")));
+            }
             if server.background {
                 stop_server(settings, name)?;
                 remove_mount_dir(settings, name);
@@ -61,11 +69,20 @@ pub fn run(arguments: &DetachArguments, settings: &Settings) -> Outcome {
                 ))
                 .hint(format!("end that process: kill {}", server.pid)));
             }
+            let devices = devices.into_iter().chain(server.ublk).collect();
             Detached { name: name.to_string(), devices, stopped: server.background, cleared: false }
         }
         None => {
             let Some(devices) = clear_remains(settings, name)? else {
-                return Err(Failure::failed(format!("volume '{name}' is not attached")));
+                let not_attached = Failure::failed(format!("volume '{name}' is not attached"));
+                let left = ServerRecord::last(settings, name).and_then(|server| server.ublk);
+                return Err(match left.filter(|device| device.exists()) {
+                    Some(device) => not_attached.hint(format!(
+                        "its server may have left {}: 'bimetal attach {name} --ublk' takes it over",
+                        device.display()
+                    )),
+                    None => not_attached,
+                });
             };
             Detached { name: name.to_string(), devices, stopped: false, cleared: true }
         }

@@ -59,6 +59,7 @@ fn text(list: &List, settings: &Settings) -> String {
             exports.extend(server.fuse_file.iter().map(|file| file.display().to_string()));
             let socket = server.vhost_user.iter();
             exports.extend(socket.map(|path| format!("vhost-user:{}", path.display())));
+            exports.extend(server.ublk.iter().map(|device| device.display().to_string()));
             exports.join(" ")
         });
         table.row([

@@ -19,6 +19,7 @@ use crate::settings::Settings;
   bimetal serve vol0 --nbd tcp:0.0.0.0:10809 --tls-certificates /etc/pki/bimetal
   bimetal serve vol0 --fuse /mnt/vol0             (the volume is the file /mnt/vol0/vol0)
   bimetal serve vol0 --vhost-user /run/vol0.vhost (a virtio disk for a virtual machine)
+  bimetal serve vol0 --ublk                       (a block device, /dev/ublkbN; needs root)
   bimetal serve vol0 --degraded                   (a drive is gone: what can be read, read-only)
   bimetal serve vol0 --rescue                     (it is damaged: what is certain, read-only)
 
@@ -37,6 +38,10 @@ pub struct ServeArguments {
     /// Offer the volume as a virtio disk (vhost-user-blk) on a socket at this path
     #[arg(long, value_name = "PATH")]
     vhost_user: Option<PathBuf>,
+    /// Offer the volume as a block device through the kernel's ublk driver; one that an earlier
+    /// server has left is taken over
+    #[arg(long)]
+    ublk: bool,
     /// Run a shell command when ready, and end with it and its exit code
     #[arg(long, value_name = "COMMAND")]
     run: Option<String>,
@@ -99,6 +104,7 @@ pub fn run(arguments: &ServeArguments, settings: &Settings) -> Outcome {
             nbd: arguments.nbd.clone(),
             fuse: arguments.fuse.clone(),
             vhost_user: arguments.vhost_user.clone(),
+            ublk: arguments.ublk,
             tls: TlsOptions {
                 certificates: arguments.tls_certificates.clone(),
                 verify_peer: arguments.tls_verify_peer,

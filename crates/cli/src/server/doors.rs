@@ -9,6 +9,7 @@ use engine::Engine;
 use export::Metered;
 use export::fuse::{self, FuseDoor, FuseOptions, Unmount, loop_device};
 use export::nbd::{self, ClientCertificates, NbdOptions, NbdServer, Tls};
+use export::ublk::{Ended, UblkDoor, UblkOptions};
 use export::vhost_user::{VhostUserDoor, VhostUserOptions};
 use io::{Io, Listener, mailbox};
 use listenfd::ListenFd;
@@ -26,6 +27,8 @@ pub struct DoorOptions {
     pub fuse: Option<PathBuf>,
     /// Where virtual machines connect.
     pub vhost_user: Option<PathBuf>,
+    /// A block device through the kernel's ublk driver.
+    pub ublk: bool,
     /// TLS for NBD clients.
     pub tls: TlsOptions,
     /// Serve plain NBD beyond this machine.
@@ -68,6 +71,21 @@ impl TlsOptions {
     }
 }
 
+/// Keeps this process able to answer the kernel when memory is short.
+fn become_io_flusher() {
+    if let Err(error) = fuse::become_io_flusher() {
+        eprintln!("bimetal: {error}; under memory pressure the kernel may wait for us");
+    }
+}
+
+/// What a block device of this volume is known by.
+fn mark_of(engine: &Engine) -> u64 {
+    let id = engine.status().volume_id.0;
+    let [front, back] = [&id[..8], &id[8..]]
+        .map(|half| u64::from_le_bytes(half.try_into().expect("half of sixteen bytes")));
+    (front ^ back).max(1)
+}
+
 #[cfg(feature = "tls-psk")]
 fn load_psk(file: &Path) -> Result<Tls, Failure> {
     Ok(Tls::from_psk_file(file)?)
@@ -91,12 +109,13 @@ pub struct Doors {
     sockets: Vec<PathBuf>,
     fuse: Option<FuseDoor>,
     vhost_user: Option<VhostUserDoor>,
+    ublk: Option<UblkDoor>,
 }
 
 impl DoorOptions {
     /// Whether no door is asked for.
     pub fn is_empty(&self) -> bool {
-        self.nbd.is_empty() && self.fuse.is_none() && self.vhost_user.is_none()
+        self.nbd.is_empty() && self.fuse.is_none() && self.vhost_user.is_none() && !self.ublk
     }
 
     /// Refuses what would offer the volume to the network unprotected.
@@ -123,7 +142,7 @@ impl DoorOptions {
 
 impl Doors {
     /// Opens all of them; `handed_over` are the sockets that a service manager listens on for us.
-    pub fn open(
+    pub async fn open(
         world: (&Io, &Kernel),
         volume: Rc<Served>,
         mut nbd_options: NbdOptions,
@@ -137,8 +156,10 @@ impl Doors {
             sockets: Vec::new(),
             fuse: None,
             vhost_user: None,
+            ublk: None,
         };
         let name = nbd_options.export_name.clone();
+        let rotational = nbd_options.rotational;
         if !options.nbd.is_empty() || handed_over.len() > 0 {
             nbd_options.tls = options.tls.load()?;
             let server = NbdServer::new(io.clone(), volume.clone(), nbd_options);
@@ -168,17 +189,27 @@ impl Doors {
             }
             let fuse_options =
                 FuseOptions { mount_dir: dir.clone(), file_name: name, read_only: false };
-            let door = FuseDoor::mount(io.clone(), volume, fuse_options)?;
+            let door = FuseDoor::mount(io.clone(), volume.clone(), fuse_options)?;
             if let Some(recovered) = door.recovered() {
                 eprintln!("bimetal: {recovered}");
             }
             // Only root can put a file system on it, and only then the kernel may wait for us.
-            if rustix::process::geteuid().is_root()
-                && let Err(error) = fuse::become_io_flusher()
-            {
-                eprintln!("bimetal: {error}; under memory pressure the kernel may wait for us");
+            if rustix::process::geteuid().is_root() {
+                become_io_flusher();
             }
             doors.fuse = Some(door);
+        }
+        // Last: a device with a file system on it asks at once.
+        if options.ublk {
+            become_io_flusher();
+            let mark = mark_of(volume.volume());
+            let ublk_options = UblkOptions { mark, rotational };
+            let door = UblkDoor::open(io.clone(), volume, ublk_options).await?;
+            if door.recovered() {
+                let device = door.path().display();
+                eprintln!("bimetal: took over {device}, which an earlier server had left");
+            }
+            doors.ublk = Some(door);
         }
         Ok(doors)
     }
@@ -253,6 +284,11 @@ impl Doors {
         self.vhost_user.as_ref().map(|door| door.path().to_owned())
     }
 
+    /// The block device.
+    pub fn ublk(&self) -> Option<PathBuf> {
+        self.ublk.as_ref().map(|door| door.path().to_owned())
+    }
+
     /// NBD connections now.
     pub fn nbd_connections(&self) -> usize {
         self.nbd.as_ref().map_or(0, NbdServer::connections)
@@ -273,6 +309,19 @@ impl Doors {
     pub async fn close_vhost_user(&self) {
         if let Some(door) = &self.vhost_user {
             door.shutdown().await;
+        }
+    }
+
+    /// Takes the block device away, or leaves it to the next server if somebody uses it.
+    pub async fn close_ublk(&self) {
+        let Some(door) = &self.ublk else { return };
+        let device = door.path().display();
+        match door.shutdown().await {
+            Ok(Ended::Removed) => {}
+            Ok(Ended::Left) => {
+                eprintln!("bimetal: {device} is in use and waits for the next server");
+            }
+            Err(error) => eprintln!("bimetal: {device} stays: {error}"),
         }
     }
 

@@ -82,6 +82,8 @@ pub struct Ready {
     pub fuse_file: Option<PathBuf>,
     /// The socket for virtual machines.
     pub vhost_user: Option<PathBuf>,
+    /// The block device.
+    pub ublk: Option<PathBuf>,
 }
 
 impl Ready {
@@ -89,7 +91,8 @@ impl Ready {
     fn places(&self) -> impl Iterator<Item = String> {
         let file = self.fuse_file.iter().map(|file| file.display().to_string());
         let socket = self.vhost_user.iter().map(|path| format!("vhost-user:{}", path.display()));
-        self.uris.iter().cloned().chain(file).chain(socket)
+        let device = self.ublk.iter().map(|path| path.display().to_string());
+        self.uris.iter().cloned().chain(file).chain(socket).chain(device)
     }
 }
 
@@ -118,6 +121,7 @@ pub fn serve(settings: &Settings, selection: &Selection, options: &ServeOptions)
                 record.uris.clone_from(&server.doors.uris);
                 record.fuse_file = server.doors.fuse_file();
                 record.vhost_user = server.doors.vhost_user();
+                record.ublk = server.doors.ublk();
                 record.ready = true;
                 match lock
                     .write(&record)
@@ -197,7 +201,8 @@ impl Server {
             ..NbdOptions::default()
         };
         let world = (io, kernel);
-        let opened = Doors::open(world, volume.clone(), nbd_options, &door_options, handed_over);
+        let opened =
+            Doors::open(world, volume.clone(), nbd_options, &door_options, handed_over).await;
         let doors = match opened {
             Ok(doors) => doors,
             Err(failure) => {
@@ -351,6 +356,7 @@ impl Server {
             nbd_connections: self.doors.nbd_connections(),
             fuse_file: self.doors.fuse_file(),
             vhost_user: self.doors.vhost_user(),
+            ublk: self.doors.ublk(),
             generation: engine.generation,
         };
         VolumeStatus::live(engine, self.io.pool().usage(), self.volume.snapshot(), server)
@@ -368,6 +374,7 @@ impl Server {
             uris: self.doors.uris.clone(),
             fuse_file: self.doors.fuse_file(),
             vhost_user: self.doors.vhost_user(),
+            ublk: self.doors.ublk(),
         };
         if options.background || options.print_uri {
             settings
@@ -455,6 +462,7 @@ impl Server {
         let closing = async {
             self.doors.close_nbd().await;
             self.doors.close_vhost_user().await;
+            self.doors.close_ublk().await;
             self.close_fuse_when_unused(selection).await;
         };
         let stopped = async { while events.next().await != Event::Stop {} };

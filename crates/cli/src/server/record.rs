@@ -42,6 +42,8 @@ pub struct ServerRecord {
     pub fuse_file: Option<PathBuf>,
     /// The socket for virtual machines.
     pub vhost_user: Option<PathBuf>,
+    /// The block device.
+    pub ublk: Option<PathBuf>,
 }
 
 impl fmt::Display for ServerRecord {
