@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::loss_status::LossStatus;
 use crate::table::{Align, Table};
 
+pub use durability::DurabilityStatus;
 pub use policy::PolicyStatus;
 
 /// How a volume is, in a word.
@@ -112,46 +113,6 @@ pub struct VolumeStatus {
     pub policy: Option<PolicyStatus>,
     /// How the volume came up.
     pub recovery: Option<RecoveryStatus>,
-}
-
-/// What flushes promise.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DurabilityStatus {
-    /// `strict` or `deferred`.
-    pub mode: String,
-    /// In deferred mode: what is durable after so long at the latest.
-    pub bound_ms: Option<u32>,
-    /// In deferred mode: no more than so much is ever exposed.
-    pub bound_bytes: Option<u64>,
-    /// Age of the oldest change that a power cut could take now; 0 in strict mode.
-    pub exposed_ms: u64,
-    /// Bytes that a power cut could take now; 0 in strict mode.
-    pub exposed_bytes: u64,
-}
-
-impl DurabilityStatus {
-    fn new(mode: engine::FlushMode, exposed: engine::Exposed) -> DurabilityStatus {
-        let bound = mode.bound();
-        DurabilityStatus {
-            mode: if bound.is_some() { "deferred" } else { "strict" }.to_owned(),
-            bound_ms: bound.map(|bound| bound.age_ms),
-            bound_bytes: bound.map(|bound| bound.bytes),
-            exposed_ms: exposed.age_ns.div_ceil(io::units::MILLISECOND_NS),
-            exposed_bytes: exposed.bytes,
-        }
-    }
-
-    fn text(&self) -> String {
-        match (self.bound_ms, self.bound_bytes) {
-            (Some(ms), Some(bytes)) => format!(
-                "deferred: a power cut takes at most {ms} ms and {}; exposed now: {} ms, {}",
-                human_bytes(bytes),
-                self.exposed_ms,
-                human_bytes(self.exposed_bytes)
-            ),
-            _ => "strict: a flush is a flush".to_owned(),
-        }
-    }
 }
 
 /// The process that serves a volume.
@@ -399,6 +360,7 @@ impl VolumeStatus {
         });
         let [fast, slow] = drives;
         let (state, status, action) = judge_live(&engine, &fast, &slow);
+        let durability = DurabilityStatus::of(&engine);
         VolumeStatus {
             name: engine.name,
             volume: Some(engine.volume_id.to_string()),
@@ -410,7 +372,7 @@ impl VolumeStatus {
             extent_bytes: Some(geometry.extent_bytes),
             mode: engine.cache_mode.map(|mode| mode.to_string()),
             dirty_bytes: engine.cache_mode.map(|_| engine.dirty_bytes),
-            durability: Some(DurabilityStatus::new(engine.flush_mode, engine.exposed)),
+            durability: Some(durability),
             memory_bytes: Some(engine.memory_bytes + buffers.held_bytes as u64),
             buffer_bytes: Some(buffers.held_bytes as u64),
             extents_mapped: Some(engine.extents_mapped),
@@ -496,8 +458,7 @@ impl VolumeStatus {
                 .filter(|any| any.geometry.class == Class::Cache)
                 .map(|any| any.cache_mode.to_string()),
             dirty_bytes: None,
-            durability: fast_mode
-                .map(|mode| DurabilityStatus::new(mode, engine::Exposed::default())),
+            durability: fast_mode.map(DurabilityStatus::at_rest),
             memory_bytes: geometry.map(|geometry| geometry.map_memory_bytes()),
             buffer_bytes: None,
             extents_mapped: None,
@@ -574,6 +535,7 @@ impl VolumeStatus {
         }
         if let Some(durability) = &self.durability {
             line("flushes", &durability.text());
+            durability.behind_text().iter().for_each(|text| line("writes", text));
         }
         if let Some(server) = &self.server {
             line("server", &format!("process {}, {}", server.pid, server.io));
@@ -840,6 +802,7 @@ fn judge_at_rest(
 }
 
 mod advice;
+mod durability;
 mod policy;
 
 #[cfg(test)]

@@ -50,6 +50,22 @@ mod cage {
         FlushForgetsSlow,
         /// A write that must be durable on its own is not flushed.
         ForcedNotFlushed,
+        /// A flush does not wait for what was acknowledged before it is written.
+        FlushForgetsBehind,
+        /// What was acknowledged before it is written is not seen until it is.
+        BehindNotSeen,
+        /// A write may overtake one of the same blocks that was acknowledged before it is written.
+        BehindOvertaken,
+        /// Writes are acknowledged before they are ordered, though order is promised.
+        BehindInDeferred,
+        /// What was acknowledged before is ordered after the change into deferred mode.
+        BehindIntoDeferred,
+        /// That an acknowledged write failed stops nothing.
+        BehindFailureIgnored,
+        /// What was acknowledged and lost is read as it was before.
+        BehindLossForgotten,
+        /// The volume is closed over what was acknowledged and is not written.
+        BehindLeftAtClose,
         /// A slot is used again at once.
         SlotFreedAtOnce,
         /// A slot is used again when its record is durable, though recovery does not know that.

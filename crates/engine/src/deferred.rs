@@ -12,6 +12,7 @@
 
 use std::rc::Rc;
 
+use crate::behind;
 use crate::canary::canary;
 use crate::checkpoint::write_superblock;
 use crate::error::Error;
@@ -135,6 +136,10 @@ pub(crate) async fn set_mode(shared: &Rc<Shared>, mode: FlushMode) -> Result<(),
         // What was written in place has no order: it must be durable before anything is only
         // ordered after it.
         shared.state.borrow_mut().exposure.keep_order(true);
+        if !canary!(BehindIntoDeferred) {
+            // Or it would be ordered after what is acknowledged later.
+            behind::all_written(shared).await;
+        }
         if !canary!(DeferredOverUnflushed) {
             shared
                 .released

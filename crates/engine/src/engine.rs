@@ -9,6 +9,7 @@ use io::{
 };
 
 use crate::address::{BLOCK_BYTES, ExtentId, Lsn, Tier};
+use crate::behind::{self, Behind};
 use crate::cache_mode::CacheMode;
 use crate::canary::canary;
 use crate::checkpoint::{checkpoint, vouch, write_superblock};
@@ -31,7 +32,7 @@ use crate::recover::{Source, recover};
 use crate::shared::Shared;
 use crate::stage::Stage;
 use crate::state::State;
-use crate::status::{DriveStatus, Exposed, LogStatus, PolicyStatus, Status};
+use crate::status::{BehindStatus, DriveStatus, Exposed, LogStatus, PolicyStatus, Status};
 use crate::superblocks::{self, Found, Shorter, judge_alone, judge_pair};
 use crate::tuning::{self, TuningChange};
 use crate::whereabouts::Opinion;
@@ -58,6 +59,8 @@ pub struct OpenOptions {
     pub placement: Placement,
     /// RAM for extents that were read whole; `None`: as set for the volume.
     pub stage_bytes: Option<u64>,
+    /// The most that is acknowledged before it is written; `None`: as set for the volume.
+    pub behind_bytes: Option<u64>,
 }
 
 /// A drive of a volume to be opened.
@@ -158,6 +161,8 @@ impl Engine {
             let default = Stage::bytes_by_default(&state.geometry);
             let stage_bytes = options.stage_bytes.or(tuning.stage_bytes).unwrap_or(default);
             state.stage = Stage::new(stage_bytes, &state.geometry);
+            let behind_bytes = options.behind_bytes.or(tuning.behind_bytes).unwrap_or(0);
+            state.behind = Behind::new(behind_bytes);
             let now_ns = io.now_ns();
             let written = fast.traffic().write_bytes;
             state.placer.limit_wear(tuning.wear_bytes_per_day.unwrap_or(0), written, now_ns);
@@ -215,6 +220,8 @@ impl Engine {
             accessed: WaitList::new(),
             janitor_work: WaitList::new(),
             flush_work: WaitList::new(),
+            behind_work: WaitList::new(),
+            behind_written: WaitList::new(),
             superblock_turn: Gate::new(1),
             background: Gate::new(1),
             alone_turn: Gate::new(1),
@@ -233,6 +240,7 @@ impl Engine {
         io.spawn(writer::run(shared.clone()));
         io.spawn(janitor::run(shared.clone()));
         io.spawn(deferred::run(shared.clone()));
+        io.spawn(behind::run(shared.clone()));
         let engine = Engine(shared);
         if through && let Err(error) = homing::begin(&engine.0).await {
             engine.0.poison(Poison::by("bringing home what the log has failed", error.clone()));
@@ -268,10 +276,11 @@ impl Engine {
             shared.state.borrow_mut().closed = true;
             shared.log_work.wake_all();
             shared.flush_work.wake_all();
+            shared.behind_work.wake_all();
             return Err(error);
         }
         shared.state.borrow_mut().closing = true;
-        shared.ended.until(|| (shared.state.borrow().requests_under_way == 0).then_some(())).await;
+        self.requests_ended().await;
         shared.janitor_work.wake_all();
         shared.janitor_work.until(|| shared.janitor_ended.get().then_some(())).await;
         let outcome = self.settle_all().await;
@@ -284,23 +293,37 @@ impl Engine {
         shared.state.borrow_mut().closed = true;
         shared.log_work.wake_all();
         shared.flush_work.wake_all();
+        shared.behind_work.wake_all();
         shared.ended.wake_all();
         outcome
     }
 
     /// As [`Engine::close`], of the slow drive alone.
     async fn close_alone(&self) -> Result<(), Error> {
-        let shared = &self.0;
-        shared.state.borrow_mut().closing = true;
-        shared.ended.until(|| (shared.state.borrow().requests_under_way == 0).then_some(())).await;
+        self.0.state.borrow_mut().closing = true;
+        self.requests_ended().await;
         self.end_alone().await
+    }
+
+    /// Nothing that clients asked for is under way, what was acknowledged before it is written included.
+    async fn requests_ended(&self) {
+        let shared = &self.0;
+        behind::hurry(shared);
+        shared
+            .ended
+            .until(|| {
+                let state = shared.state.borrow();
+                let written = state.behind.is_empty() || canary!(BehindLeftAtClose);
+                (state.requests_under_way == 0 && written).then_some(())
+            })
+            .await;
     }
 
     async fn end_alone(&self) -> Result<(), Error> {
         let shared = &self.0;
         let outcome = alone::close(shared).await;
         shared.state.borrow_mut().closed = true;
-        for list in [&shared.log_work, &shared.flush_work, &shared.ended] {
+        for list in [&shared.log_work, &shared.flush_work, &shared.behind_work, &shared.ended] {
             list.wake_all();
         }
         outcome
@@ -347,6 +370,7 @@ impl Engine {
         }
         self.0.alive()?;
         let _request = Request::begin(&self.0);
+        behind::all_written(&self.0).await;
         homing::set_mode(&self.0, mode).await
     }
 
@@ -366,6 +390,7 @@ impl Engine {
         }
         self.0.alive()?;
         let _request = Request::begin(&self.0);
+        behind::all_written(&self.0).await;
         homing::bring_home(&self.0).await
     }
 
@@ -461,6 +486,11 @@ impl Engine {
             exposed: Exposed {
                 bytes: state.exposure.bytes(),
                 age_ns: state.exposure.age_ns(shared.io.now_ns()),
+            },
+            behind: BehindStatus {
+                bytes_max: state.behind.bytes_max(),
+                bytes: state.behind.bytes(),
+                age_ns: state.behind.age_ns(shared.io.now_ns()),
             },
             log: LogStatus {
                 size_bytes: shared.geometry.layouts[0].log_bytes,
@@ -660,10 +690,10 @@ async fn begin_session(
 }
 
 /// Counts a request while it runs, so that the background knows when clients are idle.
-struct Request<'a>(&'a Shared);
+pub(crate) struct Request<'a>(&'a Shared);
 
 impl<'a> Request<'a> {
-    fn begin(shared: &'a Shared) -> Request<'a> {
+    pub(crate) fn begin(shared: &'a Shared) -> Request<'a> {
         let now_ns = shared.io.now_ns();
         let mut state = shared.state.borrow_mut();
         state.last_request_ns = now_ns;
@@ -705,6 +735,9 @@ impl Volume for Engine {
             return (buf, Err(error.into()));
         }
         let _request = Request::begin(&self.0);
+        if let Err(error) = behind::seen(&self.0, at, length).await {
+            return (buf, Err(error.into()));
+        }
         let (buf, outcome) = self.read_any(at, buf).await;
         let mut state = self.0.state.borrow_mut();
         state.counters.reads.count += 1;
@@ -726,10 +759,10 @@ impl Volume for Engine {
         if durability == Durability::Durable {
             self.0.state.borrow_mut().counters.flushes_asked += 1;
         }
-        let (buf, outcome) = if length == 0 {
-            (buf, Ok(()))
-        } else {
-            write::write(&self.0, at, buf, durability).await
+        let (buf, outcome) = match behind::take(&self.0, at, buf, durability).await {
+            Ok(()) => (self.0.io.pool().take(0), Ok(())),
+            Err(buf) if length == 0 => (buf, Ok(())),
+            Err(buf) => write::write(&self.0, at, buf, durability).await,
         };
         let mut state = self.0.state.borrow_mut();
         state.counters.writes.count += 1;
@@ -745,6 +778,9 @@ impl Volume for Engine {
         self.check(0, 0, true)?;
         let _request = Request::begin(&self.0);
         self.0.state.borrow_mut().counters.flushes_asked += 1;
+        if !canary!(FlushForgetsBehind) {
+            behind::all_written(&self.0).await;
+        }
         Ok(flush_for_client(&self.0).await?)
     }
 
@@ -752,6 +788,7 @@ impl Volume for Engine {
         self.check(at, length, true)?;
         let _request = Request::begin(&self.0);
         self.count_trim(length);
+        behind::seen(&self.0, at, length).await?;
         Ok(zero::trim(&self.0, at, length, durability).await?)
     }
 
@@ -765,6 +802,7 @@ impl Volume for Engine {
         self.check(at, length, true)?;
         let _request = Request::begin(&self.0);
         self.count_trim(length);
+        behind::seen(&self.0, at, length).await?;
         Ok(zero::write_zeroes(&self.0, at, length, mode, durability).await?)
     }
 

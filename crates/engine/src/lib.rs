@@ -7,6 +7,7 @@ mod accesses;
 mod address;
 mod alone;
 mod attach_cache;
+mod behind;
 mod cache_mode;
 pub mod canary;
 mod check;
@@ -75,8 +76,8 @@ pub use policy::Decisions;
 
 pub use quiet::{WakeCause, Wakes};
 pub use status::{
-    DriveStatus, DriveUse, Exposed, LogStatus, Moves, PolicyStatus, Recovery, RequestUse, Served,
-    Status,
+    BehindStatus, DriveStatus, DriveUse, Exposed, LogStatus, Moves, PolicyStatus, Recovery,
+    RequestUse, Served, Status,
 };
 pub use superblocks::judge;
 pub use tuning::{Tuning, TuningChange};

@@ -45,6 +45,12 @@ marks! {
     ReadFromOriginal,
     /// A client's write met a log without room, and waited.
     LogFull,
+    /// What was acknowledged before it is written was at its bound.
+    BehindFull,
+    /// A request waited for what was acknowledged before it is written.
+    BehindWaitedFor,
+    /// A write failed that had been acknowledged.
+    BehindFailed,
     /// A write was held up because the log fills faster than it empties.
     WritePaced,
     /// A request became a log record of its own.

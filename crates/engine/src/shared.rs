@@ -46,6 +46,10 @@ pub(crate) struct Shared {
     pub janitor_work: WaitList,
     /// The flusher of deferred mode waits here for something to flush.
     pub flush_work: WaitList,
+    /// The one who begins what was acknowledged before it is written waits here.
+    pub behind_work: WaitList,
+    /// Something that was acknowledged before it was written is written.
+    pub behind_written: WaitList,
     /// Held while a superblock is written.
     pub superblock_turn: Gate,
     /// Held while something is done in the background, or a flush brings home what the log has.
@@ -103,6 +107,7 @@ impl Shared {
             &self.accessed,
             &self.janitor_work,
             &self.flush_work,
+            &self.behind_work,
         ] {
             list.wake_all();
         }

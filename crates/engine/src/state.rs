@@ -8,6 +8,7 @@ use io::Pool;
 use crate::accesses::{Accesses, Epoch};
 use crate::address::{BLOCK_BYTES, BlockId, ExtentId, Home, Lsn, Tier};
 use crate::alone::Alone;
+use crate::behind::Behind;
 use crate::canary::canary;
 use crate::courtesy::Courtesy;
 use crate::doubts::Doubts;
@@ -118,6 +119,8 @@ pub(crate) struct State {
     pub flush: FlushTurns,
     /// What a power cut could take, in deferred mode.
     pub exposure: Exposure,
+    /// What was acknowledged before it is written.
+    pub behind: Behind,
     pub counters: Counters,
     pub recovery: Recovery,
     /// Why the volume takes no more writes.
@@ -194,6 +197,7 @@ impl State {
             in_place,
             flush: FlushTurns::default(),
             exposure: Exposure::default(),
+            behind: Behind::default(),
             counters: Counters::default(),
             recovery: Recovery::default(),
             poisoned: None,

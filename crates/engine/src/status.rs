@@ -85,6 +85,17 @@ pub struct Exposed {
     pub age_ns: u64,
 }
 
+/// Write-behind: what is acknowledged and on its way to a drive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct BehindStatus {
+    /// The most that may be; 0: it is off.
+    pub bytes_max: u64,
+    /// Bytes now.
+    pub bytes: u64,
+    /// Time since the oldest was acknowledged, in nanoseconds.
+    pub age_ns: u64,
+}
+
 /// The landing log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LogStatus {
@@ -191,6 +202,8 @@ pub struct Status {
     pub flush_mode: FlushMode,
     /// What a power cut could take now.
     pub exposed: Exposed,
+    /// Write-behind.
+    pub behind: BehindStatus,
     /// The landing log.
     pub log: LogStatus,
     /// Background moves.

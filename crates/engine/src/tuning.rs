@@ -1,4 +1,4 @@
-//! What a person sets for placement; kept in the superblocks, and in force at once.
+//! What a person sets for a volume; kept in the superblocks, and in force at once.
 
 use std::fmt;
 use std::rc::Rc;
@@ -15,8 +15,11 @@ use crate::wishes::{RANGES_MAX, Wish};
 
 /// So much of the fast drive may be pinned.
 const PINNED_PERCENT_MAX: u64 = 80;
+/// Write-behind: less would not hold a large request, more is memory that nobody expects to be used.
+const BEHIND_BYTES_MIN: u64 = MIB;
+const BEHIND_BYTES_MAX: u64 = GIB;
 
-/// The settings of a volume's placement. All zero: as it comes.
+/// The settings of a volume. All zero: as it comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tuning {
     /// Bytes that may be written to the fast drive a day before nothing moves there any more;
@@ -26,6 +29,8 @@ pub struct Tuning {
     pub quiet: bool,
     /// RAM for extents that were read whole; `None`: a hundredth of the volume, at most 256 MiB.
     pub stage_bytes: Option<u64>,
+    /// The most that is acknowledged before it is written; `None`: nothing is.
+    pub behind_bytes: Option<u64>,
 }
 
 /// One of them, changed.
@@ -37,11 +42,13 @@ pub enum TuningChange {
     Quiet(bool),
     /// See [`Tuning::stage_bytes`].
     Stage(Option<u64>),
+    /// See [`Tuning::behind_bytes`].
+    Behind(Option<u64>),
 }
 
 impl TuningChange {
     /// The words on the command line, with what may follow.
-    pub const NAMES: [&'static str; 3] = ["wear_gb_per_day", "quiet", "stage"];
+    pub const NAMES: [&'static str; 4] = ["wear_gb_per_day", "quiet", "stage", "write_behind"];
 
     /// Reads the value of the setting `name`; `None` when there is no such setting.
     pub fn parse(name: &str, value: &str) -> Option<Result<TuningChange, String>> {
@@ -51,6 +58,7 @@ impl TuningChange {
                 .map(TuningChange::Quiet)
                 .map_err(|_| format!("'{value}' is neither true nor false")),
             "stage" => stage(value).map(TuningChange::Stage),
+            "write_behind" => behind(value).map(TuningChange::Behind),
             _ => return None,
         })
     }
@@ -61,6 +69,7 @@ impl TuningChange {
             TuningChange::Wear(_) => "wear_gb_per_day",
             TuningChange::Quiet(_) => "quiet",
             TuningChange::Stage(_) => "stage",
+            TuningChange::Behind(_) => "write_behind",
         }
     }
 }
@@ -79,14 +88,26 @@ fn stage(value: &str) -> Result<Option<u64>, String> {
     if value == "default" {
         return Ok(None);
     }
+    let bytes = size(value).filter(|bytes| *bytes <= 1 << 40);
+    bytes.map(Some).ok_or_else(|| format!("'{value}' is not a size such as 256M or 0, nor default"))
+}
+
+fn behind(value: &str) -> Result<Option<u64>, String> {
+    if value == "off" {
+        return Ok(None);
+    }
+    let bytes = size(value).filter(|bytes| (BEHIND_BYTES_MIN..=BEHIND_BYTES_MAX).contains(bytes));
+    bytes.map(Some).ok_or_else(|| format!("'{value}' is not a size from 1M to 1G, nor off"))
+}
+
+/// Reads a number of bytes, MiB (`M`) or GiB (`G`).
+fn size(value: &str) -> Option<u64> {
     let (digits, unit) = match value.as_bytes().last() {
         Some(b'M') => (&value[..value.len() - 1], MIB),
         Some(b'G') => (&value[..value.len() - 1], GIB),
         _ => (value, 1),
     };
-    let bytes = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
-    let bytes = bytes.filter(|bytes| *bytes <= 1 << 40);
-    bytes.map(Some).ok_or_else(|| format!("'{value}' is not a size such as 256M or 0, nor default"))
+    digits.parse::<u64>().ok().and_then(|number| number.checked_mul(unit))
 }
 
 impl fmt::Display for TuningChange {
@@ -96,7 +117,10 @@ impl fmt::Display for TuningChange {
             TuningChange::Wear(Some(bytes)) => write!(f, "{}", *bytes as f64 / 1e9),
             TuningChange::Quiet(quiet) => write!(f, "{quiet}"),
             TuningChange::Stage(None) => f.write_str("default"),
-            TuningChange::Stage(Some(bytes)) => write!(f, "{bytes}"),
+            TuningChange::Behind(None) => f.write_str("off"),
+            TuningChange::Stage(Some(bytes)) | TuningChange::Behind(Some(bytes)) => {
+                write!(f, "{bytes}")
+            }
         }
     }
 }
@@ -107,6 +131,7 @@ impl Tuning {
             TuningChange::Wear(limit) => self.wear_bytes_per_day = limit,
             TuningChange::Quiet(quiet) => self.quiet = quiet,
             TuningChange::Stage(bytes) => self.stage_bytes = bytes,
+            TuningChange::Behind(bytes) => self.behind_bytes = bytes,
         }
     }
 }
@@ -129,6 +154,7 @@ pub(crate) async fn set(shared: &Rc<Shared>, change: TuningChange) -> Result<(),
                 let default = Stage::bytes_by_default(&shared.geometry);
                 state.stage.resize(tuning.stage_bytes.unwrap_or(default), &shared.geometry);
             }
+            TuningChange::Behind(bytes) => state.behind.resize(bytes.unwrap_or(0)),
         }
     }
     shared.janitor_work.wake_all();
@@ -189,6 +215,8 @@ mod tests {
             ("quiet", "true"),
             ("stage", "0"),
             ("stage", "default"),
+            ("write_behind", "off"),
+            ("write_behind", "16777216"),
         ] {
             let change = TuningChange::parse(name, value).unwrap().unwrap();
             assert_eq!((change.name(), change.to_string()), (name, value.to_owned()));
@@ -202,6 +230,8 @@ mod tests {
             ("quiet", "yes"),
             ("stage", "64T"),
             ("stage", "99999999999G"),
+            ("write_behind", "0"),
+            ("write_behind", "2G"),
         ] {
             assert!(TuningChange::parse(name, value).unwrap().is_err(), "{name}={value}");
         }

@@ -20,6 +20,9 @@ const VOLATILE: &str = "through: copies of what is volatile";
 const BACK: &str = "back: clean copies are written";
 const CACHE_MODE: &str = "the mode of the cache changes under load";
 const CACHE_DESTAGE: &str = "the mode of the cache changes during a destage";
+const BEHIND: &str = "behind: writes, reads and flushes";
+const BEHIND_DEFERRED: &str = "behind: into deferred mode and back";
+const BEHIND_REFUSED: &str = "behind: a drive refuses what was acknowledged";
 
 /// Canaries that nobody has caught yet within what a test may take: holes in the hunt, until they are.
 /// They are hunted when asked for by name.
@@ -107,6 +110,11 @@ pub(crate) fn haunts(canary: Canary) -> &'static [&'static str] {
         Canary::RepairedTogether | Canary::StaleCopyLast | Canary::ReplayBeginsLate => {
             &[CHECKPOINT, RECOVERY]
         }
+        Canary::FlushForgetsBehind | Canary::BehindNotSeen => &[BEHIND],
+        Canary::BehindOvertaken => &[BEHIND, "behind: clients that write too much"],
+        Canary::BehindInDeferred | Canary::BehindIntoDeferred => &[BEHIND_DEFERRED],
+        Canary::BehindFailureIgnored | Canary::BehindLossForgotten => &[BEHIND_REFUSED],
+        Canary::BehindLeftAtClose => &["behind: a close"],
         Canary::FlushBesideIgnored => &[BESIDE],
         Canary::DoubtFailureIgnored | Canary::SlowFailureIgnored => &[REFUSES],
         Canary::PartsOutOfOrder => &[PARTS],

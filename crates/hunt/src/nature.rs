@@ -64,6 +64,7 @@ fn tuning(random: &mut Random) -> Tuning {
         wear_bytes_per_day: random.chance(20).then(|| [MIB, GIB, TIB][random.below(3) as usize]),
         quiet: random.chance(30),
         stage_bytes: [None, Some(0), Some(512 * KIB), Some(8 * MIB)][random.below(4) as usize],
+        behind_bytes: [None, Some(64 * KIB), Some(MIB), Some(8 * MIB)][random.below(4) as usize],
     }
 }
 

@@ -2,6 +2,7 @@
 //! operation of it. Each act verifies by the engine's own counters that the deed took place, so
 //! that a story cannot become empty unnoticed.
 
+mod behind;
 mod caching;
 mod deferring;
 mod doubting;
@@ -86,6 +87,11 @@ pub fn stories(seed: u64, atomic_write_bytes: u32) -> Vec<Story> {
         doubting::close(&drives),
         doubting::checkpoints(&drives),
         doubting::vast(&drives),
+        behind::writes(&drives),
+        behind::close(&drives),
+        behind::pressed(&drives),
+        behind::into_deferred(&drives),
+        behind::refused(&drives),
     ];
     all.push(mixture(seed, atomic_write_bytes));
     all

@@ -102,6 +102,12 @@ survives! {
     the_slow_drive_vouches_for_the_truth_after_a_close: "doubts: a close over a full log",
     the_slow_drive_vouches_for_the_truth_after_checkpoints: "doubts: checkpoints that leave a page",
     the_slow_drive_vouches_for_the_truth_of_a_vast_volume: "doubts: a vast volume",
+    a_volume_survives_writes_that_are_behind: "behind: writes, reads and flushes",
+    a_volume_survives_a_close_over_writes_behind: "behind: a close",
+    a_volume_survives_clients_that_write_too_much_behind: "behind: clients that write too much",
+    a_volume_survives_writes_behind_into_deferred_mode: "behind: into deferred mode and back",
+    a_volume_survives_a_drive_that_refuses_what_is_behind:
+        "behind: a drive refuses what was acknowledged",
     a_volume_survives_a_mixture: "mixture",
 }
 

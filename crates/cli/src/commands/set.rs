@@ -26,13 +26,14 @@ use crate::volume_name::VolumeName;
   bimetal set vol0 wear_gb_per_day=40             (nothing moves to the fast drive beyond that)
   bimetal set vol0 quiet=true                     (the slow drive may sleep; writes wait in the log)
   bimetal set vol0 stage=512M                     (RAM for what was read from the slow drive)
+  bimetal set vol0 write_behind=16M               (so much is acknowledged before it is written)
 
 A volume that is served is changed while it is in use; one that is not is opened, changed and closed.")]
 pub struct SetArguments {
     /// Name of the volume, as given at 'create'
     name: VolumeName,
     /// durability=strict|deferred=MS[,BYTES], mode=writethrough|writeback, wear_gb_per_day=GB|none,
-    /// quiet=true|false or stage=BYTES|default
+    /// quiet=true|false, stage=BYTES|default or write_behind=BYTES|off
     #[arg(value_name = "SETTING=VALUE")]
     setting: Setting,
 }
@@ -97,6 +98,8 @@ struct Changed {
     quiet: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     stage: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    write_behind: Option<String>,
     /// It is served, and was changed while in use.
     live: bool,
 }
@@ -125,6 +128,7 @@ pub fn run(arguments: &SetArguments, settings: &Settings) -> Outcome {
         wear_gb_per_day: value_of("wear_gb_per_day"),
         quiet: value_of("quiet"),
         stage: value_of("stage"),
+        write_behind: value_of("write_behind"),
         live,
     };
     settings.output.show("set", &changed, |changed| {

@@ -66,7 +66,8 @@ const AT_QUIET: usize = AT_STAGE + 8;
 const AT_WISHES: usize = AT_QUIET + 4;
 /// First extent, extents, what: eight, eight and four bytes.
 const WISH_BYTES: usize = 20;
-const AT_END: usize = AT_WISHES + 4 + RANGES_MAX * WISH_BYTES;
+const AT_BEHIND: usize = AT_WISHES + 4 + RANGES_MAX * WISH_BYTES;
+const AT_END: usize = AT_BEHIND + 8;
 const AT_CRC: usize = SUPERBLOCK_BYTES - 4;
 const _: () = assert!(AT_END <= AT_CRC && AT_GENERATION.is_multiple_of(8));
 
@@ -258,6 +259,7 @@ impl Superblock {
         // One more than is meant, so that zero is nothing said.
         put_u64(out, AT_STAGE, self.tuning.stage_bytes.map_or(0, |bytes| bytes + 1));
         put_u32(out, AT_QUIET, u32::from(self.tuning.quiet));
+        put_u64(out, AT_BEHIND, self.tuning.behind_bytes.unwrap_or(0));
         let ranges = self.wishes.ranges();
         put_u32(out, AT_WISHES, ranges.len() as u32);
         for (n, range) in ranges.iter().enumerate() {
@@ -381,6 +383,7 @@ impl Superblock {
                 wear_bytes_per_day: Some(u64_at(bytes, AT_WEAR)).filter(|bytes| *bytes > 0),
                 stage_bytes: u64_at(bytes, AT_STAGE).checked_sub(1),
                 quiet: u32_at(bytes, AT_QUIET) != 0,
+                behind_bytes: Some(u64_at(bytes, AT_BEHIND)).filter(|bytes| *bytes > 0),
             },
             wishes,
             read_only_compatible: u64_at(bytes, AT_FEATURES + 8),
@@ -441,6 +444,7 @@ pub(crate) mod tests {
                 wear_bytes_per_day: Some(40_000_000_000),
                 quiet: true,
                 stage_bytes: Some(0),
+                behind_bytes: Some(16 * MIB),
             },
             wishes: Wishes::default().with(7, 9, Some(Wish::Pinned)).unwrap(),
             read_only_compatible: 0,
