@@ -6,17 +6,17 @@ use std::rc::Rc;
 use std::thread::sleep;
 use std::time::Duration;
 
-use engine::{CacheMode, Engine, OpenOptions};
+use engine::{CacheMode, Engine};
 use export::control::{ControlReply, ControlRequest};
 use io::Io;
 use io::units::human_bytes;
 use serde::{Deserialize, Serialize};
-use uring::{Access, Kernel, KernelOptions};
 
+use crate::at_rest;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::progress;
 use crate::selection::{self, Selection};
-use crate::server::{ServerLock, ServerRecord};
+use crate::server::ServerRecord;
 use crate::settings::Settings;
 use crate::survey;
 use crate::volume_name::VolumeName;
@@ -112,8 +112,11 @@ struct Report {
 pub fn bring(settings: &Settings, command: &str, name: &VolumeName, goal: Goal) -> Outcome {
     let selection = selection::by_name(settings, name)?;
     let live = ServerRecord::alive(settings, &selection.name)?.is_some();
-    let brought_bytes =
-        if live { ask(settings, &selection, goal)? } else { at_rest(settings, &selection, goal)? };
+    let brought_bytes = if live {
+        ask(settings, &selection, goal)?
+    } else {
+        bring_home_at_rest(settings, &selection, goal)?
+    };
     let report = Report { name: selection.name.to_string(), brought_bytes, live };
     settings.output.show(command, &report, |report| {
         let brought = human_bytes(report.brought_bytes);
@@ -177,14 +180,12 @@ fn ask(settings: &Settings, selection: &Selection, goal: Goal) -> Result<u64, Fa
     }
 }
 
-fn at_rest(settings: &Settings, selection: &Selection, goal: Goal) -> Result<u64, Failure> {
-    selection.verify_identity()?;
-    let _lock = ServerLock::take(settings, &selection.name)?;
-    let (io, kernel) = Kernel::start(KernelOptions::default())?;
-    let fast = kernel.open_device(&selection.fast, Access::ReadWrite)?;
-    let slow = kernel.open_device(&selection.slow, Access::ReadWrite)?;
-    let outcome = io.block_on(async {
-        let engine = Engine::open(&io, &fast, &slow, OpenOptions::default()).await?;
+fn bring_home_at_rest(
+    settings: &Settings,
+    selection: &Selection,
+    goal: Goal,
+) -> Result<u64, Failure> {
+    at_rest::change(settings, selection, async |io, engine| {
         let before = engine.status().dirty_bytes;
         let bar = progress::bar("bringing home");
         bar.set_length(before);
@@ -197,11 +198,8 @@ fn at_rest(settings: &Settings, selection: &Selection, goal: Goal) -> Result<u64
             }
             bar.finish_and_clear();
         });
-        let brought = bring_home(&engine, goal).await;
+        let brought = bring_home(engine, goal).await;
         watched.set(false);
-        engine.close().await?;
         brought.map(|()| before)
-    });
-    io.drop_tasks();
-    outcome.map_err(Failure::failed)
+    })
 }

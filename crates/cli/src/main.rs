@@ -3,6 +3,7 @@
 //! This crate holds flags and wiring. What it decides itself is what may be overwritten
 //! ([`commands::create`]) and how volumes are found; the rest is done by the other rooms.
 
+mod at_rest;
 mod atlas;
 mod blank_file;
 mod commands;

@@ -17,6 +17,7 @@ use crate::table::{Align, Table};
 
 pub use durability::DurabilityStatus;
 pub use policy::PolicyStatus;
+pub use risk::RiskStatus;
 
 /// How a volume is, in a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -104,6 +105,9 @@ pub struct VolumeStatus {
     pub served: Option<ServedStatus>,
     /// Both drives.
     pub drives: DrivesStatus,
+    /// What would be lost with a drive; `None` when not served.
+    #[serde(default)]
+    pub at_risk: Option<RiskStatus>,
     /// The landing log.
     pub log: Option<LogStatus>,
     /// Background moves.
@@ -361,6 +365,7 @@ impl VolumeStatus {
         let [fast, slow] = drives;
         let (state, status, action) = judge_live(&engine, &fast, &slow);
         let durability = DurabilityStatus::of(&engine);
+        let at_risk = RiskStatus::of(&engine);
         VolumeStatus {
             name: engine.name,
             volume: Some(engine.volume_id.to_string()),
@@ -373,6 +378,7 @@ impl VolumeStatus {
             mode: engine.cache_mode.map(|mode| mode.to_string()),
             dirty_bytes: engine.cache_mode.map(|_| engine.dirty_bytes),
             durability: Some(durability),
+            at_risk: Some(at_risk),
             memory_bytes: Some(engine.memory_bytes + buffers.held_bytes as u64),
             buffer_bytes: Some(buffers.held_bytes as u64),
             extents_mapped: Some(engine.extents_mapped),
@@ -459,6 +465,7 @@ impl VolumeStatus {
                 .map(|any| any.cache_mode.to_string()),
             dirty_bytes: None,
             durability: fast_mode.map(DurabilityStatus::at_rest),
+            at_risk: None,
             memory_bytes: geometry.map(|geometry| geometry.map_memory_bytes()),
             buffer_bytes: None,
             extents_mapped: None,
@@ -557,6 +564,9 @@ impl VolumeStatus {
             let (records, bytes) = (recovery.records, human_bytes(recovery.log_bytes));
             line("recovery", &format!("{records} records, {bytes} of log replayed in {ms} ms"));
         }
+        if let Some(risk) = &self.at_risk {
+            line("at risk", &risk.text());
+        }
         if let (Some(log), true) = (&self.log, self.server.is_some()) {
             let (used, size) = (human_bytes(log.used_bytes), human_bytes(log.size_bytes));
             line("log", &format!("{used} of {size} used, {} dirty", human_bytes(log.dirty_bytes)));
@@ -569,6 +579,7 @@ impl VolumeStatus {
         if let Some(policy) = &self.policy {
             line("stage", &policy.stage_text());
             line("placement", &policy.decision_text());
+            policy.ghost_text().iter().for_each(|text| line("sizes", text));
             policy.setting_text().iter().for_each(|text| line("settings", text));
         }
         if let Some(served) = &self.served {
@@ -804,6 +815,7 @@ fn judge_at_rest(
 mod advice;
 mod durability;
 mod policy;
+mod risk;
 
 #[cfg(test)]
 mod tests;

@@ -1,16 +1,20 @@
 //! Saying what is wished for ranges of a volume, while it is served or at rest, and listing it.
 
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use engine::{Engine, OpenOptions, Wish, Wishes};
+use engine::{Wish, Wishes};
 use export::control::ControlRequest;
 use io::units::{human_bytes, parse_bytes};
 use serde::{Deserialize, Serialize};
-use uring::{Access, Kernel, KernelOptions};
 
-use crate::failure::{Exit, Failure, Outcome};
+use crate::at_rest;
+use crate::failure::{Exit, Failure, OnPath, Outcome};
+use crate::file_extents;
 use crate::selection;
-use crate::server::{ServerLock, ServerRecord};
+use crate::server::ServerRecord;
 use crate::settings::Settings;
 use crate::survey;
 use crate::volume_name::VolumeName;
@@ -37,6 +41,98 @@ impl FromStr for ByteRange {
         }
         Ok(ByteRange { at, length })
     }
+}
+
+/// What a wish is about: a part of a volume, or a file or directory on it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Subject {
+    /// A part of the volume.
+    Range(ByteRange),
+    /// Where this file, or all files below this directory, lie now.
+    Path(PathBuf),
+}
+
+impl FromStr for Subject {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Subject, String> {
+        match text.parse() {
+            Ok(range) => Ok(Subject::Range(range)),
+            Err(_) if Path::new(text).exists() => Ok(Subject::Path(text.into())),
+            Err(refusal) => Err(format!("{refusal}, and there is no such file")),
+        }
+    }
+}
+
+impl Subject {
+    /// Appends the parts of the volume that it is about: offset and length in bytes.
+    fn ranges(
+        &self,
+        settings: &Settings,
+        name: &VolumeName,
+        ranges: &mut Vec<(u64, u64)>,
+    ) -> Result<(), Failure> {
+        let path = match self {
+            Subject::Range(range) => {
+                ranges.push((range.at, range.length));
+                return Ok(());
+            }
+            Subject::Path(path) => path,
+        };
+        let before = ranges.len();
+        for file in files_below(path)? {
+            let extents = file_extents::find(&file, None, settings)?;
+            if extents.volume != *name {
+                let (path, other) = (file.display(), &extents.volume);
+                return Err(Failure::usage(format!("{path} is on volume '{other}', not '{name}'")));
+            }
+            ranges.extend(extents.pieces.iter().map(|piece| (piece.at, piece.length)));
+        }
+        if ranges.len() == before {
+            let problem = format!("{} has no place on the volume yet", path.display());
+            return Err(Failure::failed(problem).hint("'sync' gives new files their place"));
+        }
+        Ok(())
+    }
+}
+
+/// The file, or all regular files below a directory, on its file system.
+fn files_below(path: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let facts = fs::metadata(path).on_path("look at", path)?;
+    if !facts.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let (mut files, mut directories) = (Vec::new(), vec![path.to_owned()]);
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(&directory).on_path("read", &directory)? {
+            let path = entry.on_path("read", &directory)?.path();
+            let entry = fs::symlink_metadata(&path).on_path("look at", &path)?;
+            if entry.dev() != facts.dev() {
+                continue;
+            }
+            match entry.file_type() {
+                kind if kind.is_dir() => directories.push(path),
+                kind if kind.is_file() && entry.len() > 0 => files.push(path),
+                _ => {}
+            }
+        }
+    }
+    Ok(files)
+}
+
+/// In order, with what overlaps or follows at once made one: files are often laid side by side.
+fn neighbours_joined(mut ranges: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+    ranges.sort_unstable();
+    let mut joined: Vec<(u64, u64)> = Vec::new();
+    for (at, length) in ranges {
+        match joined.last_mut() {
+            Some((first, so_far)) if at <= *first + *so_far => {
+                *so_far = (*so_far).max(at + length - *first);
+            }
+            _ => joined.push((at, length)),
+        }
+    }
+    joined
 }
 
 /// What is wished for a range.
@@ -67,16 +163,20 @@ pub fn wished(wishes: &Wishes, extent_bytes: u64) -> Vec<Wished> {
     wishes.ranges().iter().map(in_bytes).collect()
 }
 
-/// Wishes something for a range, or takes it back, and shows all that is wished then.
+/// Wishes something for parts of a volume, or takes it back, and shows all that is wished then.
 pub fn wish(
     settings: &Settings,
     command: &str,
     name: &VolumeName,
-    range: ByteRange,
+    subjects: &[Subject],
     wish: Option<Wish>,
 ) -> Outcome {
-    let ranges = ask(settings, name, Some((range, wish)))?;
-    show(settings, command, name, ranges)
+    let mut ranges = Vec::new();
+    for subject in subjects {
+        subject.ranges(settings, name, &mut ranges)?;
+    }
+    let wished = ask(settings, name, Some((neighbours_joined(ranges), wish)))?;
+    show(settings, command, name, wished)
 }
 
 /// Shows all that is wished.
@@ -107,39 +207,26 @@ fn show(settings: &Settings, command: &str, name: &VolumeName, ranges: Vec<Wishe
 fn ask(
     settings: &Settings,
     name: &VolumeName,
-    change: Option<(ByteRange, Option<Wish>)>,
+    change: Option<(Vec<(u64, u64)>, Option<Wish>)>,
 ) -> Result<Vec<Wished>, Failure> {
     let selection = selection::by_name(settings, name)?;
     if ServerRecord::alive(settings, &selection.name)?.is_some() {
         let mut request = ControlRequest::new("wish");
-        if let Some((range, wish)) = change {
-            request = request
-                .with("at", range.at)
-                .with("length", range.length)
-                .with("wish", wish.map_or("none", Wish::name));
+        if let Some((ranges, wish)) = change {
+            let ranges = serde_json::to_value(ranges).map_err(Failure::failed)?;
+            request = request.with("ranges", ranges).with("wish", wish.map_or("none", Wish::name));
         }
         let value = survey::ask(&settings.control_socket(&selection.name), &request)?;
         return serde_json::from_value(value).map_err(|error| {
             Failure::failed(format!("the server gave an answer of another version: {error}"))
         });
     }
-    selection.verify_identity()?;
-    let _lock = ServerLock::take(settings, &selection.name)?;
-    let (io, kernel) = Kernel::start(KernelOptions::default())?;
-    let fast = kernel.open_device(&selection.fast, Access::ReadWrite)?;
-    let slow = kernel.open_device(&selection.slow, Access::ReadWrite)?;
-    let outcome = io.block_on(async {
-        let engine = Engine::open(&io, &fast, &slow, OpenOptions::default()).await?;
-        let changed = match change {
-            Some((range, wish)) => engine.wish(range.at, range.length, wish).await,
-            None => Ok(()),
-        };
-        let ranges = wished(&engine.wishes(), engine.status().geometry.extent_bytes);
-        engine.close().await?;
-        changed.map(|()| ranges)
-    });
-    io.drop_tasks();
-    outcome.map_err(Failure::failed)
+    at_rest::change(settings, &selection, async |_, engine| {
+        if let Some((ranges, wish)) = change {
+            engine.wish(&ranges, wish).await?;
+        }
+        Ok(wished(&engine.wishes(), engine.status().geometry.extent_bytes))
+    })
 }
 
 #[cfg(test)]
@@ -154,5 +241,27 @@ mod tests {
         for bad in ["", "20G", "20G+", "+5", "5+0", "18446744073709551615+1", "a+b"] {
             assert!(range(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn parts_that_touch_become_one() {
+        let ranges = vec![(30, 10), (0, 10), (5, 10), (40, 1), (100, 5)];
+        assert_eq!(neighbours_joined(ranges), [(0, 15), (30, 11), (100, 5)]);
+    }
+
+    #[test]
+    fn all_files_below_a_directory_are_meant_and_nothing_else() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        fs::create_dir(path("below")).unwrap();
+        fs::write(path("one"), "1").unwrap();
+        fs::write(path("below/two"), "2").unwrap();
+        fs::write(path("empty"), "").unwrap();
+        std::os::unix::fs::symlink(path("one"), path("link")).unwrap();
+        let mut files = files_below(directory.path()).unwrap();
+        files.sort();
+        assert_eq!(files, [path("below/two"), path("one")]);
+        assert_eq!(files_below(&path("one")).unwrap(), [path("one")]);
+        assert!("no/such/file".parse::<Subject>().is_err());
     }
 }

@@ -414,16 +414,18 @@ impl Engine {
         tuning::set(&self.0, change).await
     }
 
-    /// Wishes something for the extents of a range, now and for later openings, or nothing any more.
-    /// What is pinned moves when clients rest.
+    /// Wishes something for the extents of ranges (offset and length in bytes), now and for later
+    /// openings, or nothing any more; for all of them or none. What is pinned moves when clients rest.
     ///
     /// # Errors
     /// `Unsuitable` when there are too many ranges, or more is pinned than fits; when the volume takes
     /// no writes, or a device fails.
-    pub async fn wish(&self, at: u64, length: u64, wish: Option<Wish>) -> Result<(), Error> {
-        self.check(at, length, true)?;
+    pub async fn wish(&self, ranges: &[(u64, u64)], wish: Option<Wish>) -> Result<(), Error> {
+        for (at, length) in ranges {
+            self.check(*at, *length, true)?;
+        }
         let _request = Request::begin(&self.0);
-        tuning::wish(&self.0, at, length, wish).await
+        tuning::wish(&self.0, ranges, wish).await
     }
 
     /// What is wished for ranges of the volume.
@@ -431,9 +433,11 @@ impl Engine {
         self.0.state.borrow().wishes.clone()
     }
 
-    /// What has woken the slow drive of a quiet volume since this was last asked.
-    pub fn woken(&self) -> Option<WakeCause> {
-        self.0.state.borrow_mut().quiet.take_news()
+    /// Waits until the slow drive of a quiet volume is woken, if it was not since this was last asked;
+    /// tells by what, last.
+    pub async fn woken(&self) -> WakeCause {
+        let told = self.0.state.borrow().quiet.told();
+        told.until(|| self.0.state.borrow_mut().quiet.take_news()).await
     }
 
     /// What can be seen of the volume now.
@@ -506,6 +510,7 @@ impl Engine {
                 stage_bytes: state.stage.memory_bytes(),
                 read_us: state.placer.heat.costs.read_ms() * 1e3,
                 around_us: state.placer.heat.costs.around_ms() * 1e3,
+                ghosts: state.placer.ghosts.hit_ratios(),
                 met: state.courtesy.met(),
                 tuning: superblock.tuning,
                 wakes: state.quiet.wakes(),

@@ -72,7 +72,7 @@ pub use format::superblock::{State, Superblock, Uuid};
 pub use geometry::{Class, CreateOptions, Geometry, Layout, name_problem, plan};
 pub use loss::{LossCause, LossSummary, LostRange};
 pub use placer::Placement;
-pub use policy::Decisions;
+pub use policy::{Decisions, GHOST_QUARTERS};
 
 pub use quiet::{WakeCause, Wakes};
 pub use status::{

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use io::units::SECOND_NS;
-use policy::{Heat, Policy, Standing, Streams, Touch, WearBudget};
+use policy::{Ghosts, Heat, Policy, Standing, Streams, Touch, WearBudget};
 
 use crate::address::{ExtentId, Tier};
 use crate::geometry::Geometry;
@@ -63,6 +63,8 @@ impl Request {
 /// The policy of a running volume.
 pub(crate) struct Placer {
     pub heat: Heat,
+    /// What a fast drive of another size would serve.
+    pub ghosts: Ghosts,
     extent_bytes: u64,
     streams: Streams,
     /// Extents of the slow drive that may deserve better, for when clients rest.
@@ -86,6 +88,7 @@ impl Placer {
         let [fast, _] = &geometry.layouts;
         Placer {
             heat: Heat::new(geometry.extents(), fast.slots, geometry.extent_bytes, fast.log_bytes),
+            ghosts: Ghosts::new(geometry.extents(), fast.slots),
             extent_bytes: geometry.extent_bytes,
             streams: Streams::default(),
             candidates: VecDeque::new(),
@@ -154,6 +157,9 @@ impl Placer {
             let bytes = end.min(start + self.extent_bytes) - at.max(start);
             let extent = ExtentId(extent);
             let tier = tier_of(extent);
+            if !request.is_stream() {
+                self.ghosts.used(extent, access == Access::Read);
+            }
             self.asked[extent.index() % ASKED_PLACES] = (extent.0 + 1, self.clock_s);
             self.heat.observe(&request.touch(extent, bytes, tier == Some(Tier::Fast)));
             if fusion && tier == Some(Tier::Slow) {

@@ -4,6 +4,10 @@
 //! Whether a drive really spins down is for its own timer to say; here it counts as asleep when
 //! nothing was asked of it for a while.
 
+use std::fmt;
+use std::rc::Rc;
+
+use io::WaitList;
 use io::units::SECOND_NS;
 
 /// Nothing was asked of the slow drive for so long: it may be asleep. Drives that go to sleep wait
@@ -23,6 +27,17 @@ pub enum WakeCause {
     Upkeep,
 }
 
+impl fmt::Display for WakeCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            WakeCause::Read => "a client read what only it has",
+            WakeCause::Write => "a client wrote what goes there at once",
+            WakeCause::LogFull => "the landing log is half full",
+            WakeCause::Upkeep => "the volume's own upkeep could not wait",
+        })
+    }
+}
+
 /// How often the slow drive was woken, by cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Wakes {
@@ -37,13 +52,15 @@ pub struct Wakes {
 }
 
 /// Whether the slow drive is left alone, and when it was last used.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Default)]
 pub(crate) struct Quiet {
     wanted: bool,
     used_ns: u64,
     wakes: Wakes,
     /// The last wake-up that nobody was told of.
     news: Option<WakeCause>,
+    /// Who wants to be told waits here.
+    told: Rc<WaitList>,
 }
 
 impl Quiet {
@@ -69,6 +86,7 @@ impl Quiet {
             WakeCause::Upkeep => &mut self.wakes.upkeep,
         } += 1;
         self.news = Some(cause);
+        self.told.wake_all();
     }
 
     /// Whether work that can wait must, now: the slow drive may be asleep.
@@ -82,6 +100,11 @@ impl Quiet {
 
     pub fn wakes(&self) -> Wakes {
         self.wakes
+    }
+
+    /// Woken when there is news.
+    pub fn told(&self) -> Rc<WaitList> {
+        self.told.clone()
     }
 
     /// A wake-up that nobody was told of yet.

@@ -1,7 +1,7 @@
 //! What can be seen of a running volume: plain numbers, copied out of the state.
 
 use io::IoError;
-use policy::Decisions;
+use policy::{Decisions, GHOST_QUARTERS};
 
 use crate::address::Tier;
 use crate::cache_mode::CacheMode;
@@ -139,6 +139,9 @@ pub struct PolicyStatus {
     pub tuning: Tuning,
     /// How often the slow drive of a quiet volume was woken.
     pub wakes: Wakes,
+    /// For each of [`policy::GHOST_QUARTERS`] the share of the reads, streams left out, that a fast
+    /// drive of so many quarters of its size would have served lately.
+    pub ghosts: Option<[f64; GHOST_QUARTERS.len()]>,
     /// Clients' requests to the slow drive that met background work which could have waited.
     pub met: u64,
 }

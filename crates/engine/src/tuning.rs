@@ -161,27 +161,25 @@ pub(crate) async fn set(shared: &Rc<Shared>, change: TuningChange) -> Result<(),
     Ok(())
 }
 
-/// Wishes something for the extents of a range, now and for later openings.
+/// Wishes something for the extents of ranges, now and for later openings.
 pub(crate) async fn wish(
     shared: &Rc<Shared>,
-    at: u64,
-    length: u64,
+    ranges: &[(u64, u64)],
     wish: Option<Wish>,
 ) -> Result<(), Error> {
     let _alone = shared.mode_turn.enter(1).await;
     shared.unpoisoned()?;
     let extent_bytes = shared.geometry.extent_bytes;
-    let (first, end) = (at / extent_bytes, (at + length).div_ceil(extent_bytes));
-    if first == end {
-        return Ok(());
+    let mut wishes = shared.superblock.borrow().wishes.clone();
+    for (at, length) in ranges.iter().filter(|(_, length)| *length > 0) {
+        let (first, end) = (at / extent_bytes, (at + length).div_ceil(extent_bytes));
+        wishes = wishes.with(first, end - first, wish).ok_or_else(|| {
+            let text = format!(
+                "a volume keeps wishes for {RANGES_MAX} ranges at most; make some of them one, or unpin some"
+            );
+            Error::Unsuitable(text)
+        })?;
     }
-    let wishes = shared.superblock.borrow().wishes.with(first, end - first, wish);
-    let wishes = wishes.ok_or_else(|| {
-        let text = format!(
-            "a volume keeps wishes for {RANGES_MAX} ranges at most; make some of them one, or unpin some"
-        );
-        Error::Unsuitable(text)
-    })?;
     // The rest of the fast drive stays for what is written and what proves itself.
     let pinned_max = shared.geometry.layouts[Tier::Fast.index()].slots * PINNED_PERCENT_MAX / 100;
     if wishes.pinned() > pinned_max && wish == Some(Wish::Pinned) {

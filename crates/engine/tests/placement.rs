@@ -3,12 +3,14 @@
 
 mod rig;
 
+use std::cell::RefCell;
+use std::future::Future;
+use std::rc::Rc;
+
 use engine::{CreateOptions, Engine, Error, Status, Tuning, WakeCause, Wish, create};
 use io::units::{GIB, KIB, MIB, MILLISECOND_NS, SECOND_NS};
 use io::{Buf, Device, Durability, Io, Place, Volume};
 use rig::{EXTENT, put};
-use std::future::Future;
-
 use twin::{DriveSpec, Profile, Random, Simulation};
 
 const BYTES: u64 = EXTENT as u64;
@@ -224,10 +226,20 @@ fn a_quiet_volume_lets_its_slow_drive_sleep_until_somebody_needs_it() {
         assert_eq!(below(&engine), before, "fifty minutes of sleep");
         assert_eq!(engine.status().policy.wakes, wakes);
         assert!(engine.status().log.dirty_bytes >= 25 * 4096, "what lives below waits");
-        engine.woken();
+        let heard = Rc::new(RefCell::new(Vec::new()));
+        let (listening, told) = (engine.clone(), heard.clone());
+        io.spawn(async move {
+            loop {
+                let cause = listening.woken().await;
+                told.borrow_mut().push(cause);
+            }
+        });
+        // What woke it before anybody listened is told at once.
+        io.sleep(SECOND_NS).await;
+        heard.borrow_mut().clear();
         read(&io, &engine, 4001 * BYTES, 4096).await;
         io.sleep(60 * SECOND_NS).await;
-        assert_eq!(engine.woken(), Some(WakeCause::Read));
+        assert_eq!(*heard.borrow(), [WakeCause::Read]);
         assert_eq!(engine.status().policy.wakes.reads, wakes.reads + 1);
         // It was awake: what waited is home now.
         assert_eq!(engine.status().log.dirty_bytes, 0);
@@ -239,8 +251,8 @@ fn what_is_pinned_goes_up_and_stays_and_what_is_cold_never_comes() {
     play(Tuning::default(), |io, engine| async move {
         let (first, count) = HOT;
         let pinned = (first * BYTES, 160 * BYTES);
-        engine.wish(pinned.0, pinned.1, Some(Wish::Pinned)).await.unwrap();
-        engine.wish(OTHER.0 * BYTES, 2 * OTHER.1 * BYTES, Some(Wish::Cold)).await.unwrap();
+        engine.wish(&[pinned], Some(Wish::Pinned)).await.unwrap();
+        engine.wish(&[(OTHER.0 * BYTES, 2 * OTHER.1 * BYTES)], Some(Wish::Cold)).await.unwrap();
         io.sleep(60 * SECOND_NS).await;
         let above = |engine: &Engine| {
             (first..first + 160)
@@ -260,10 +272,10 @@ fn what_is_pinned_goes_up_and_stays_and_what_is_cold_never_comes() {
         assert!(decisions.up_wished >= 150, "{decisions:?}");
         // More than fits is refused, and nothing changes by that.
         let before = engine.wishes();
-        let refused = engine.wish(0, SLOW_BYTES / 2, Some(Wish::Pinned)).await;
+        let refused = engine.wish(&[(0, SLOW_BYTES / 2)], Some(Wish::Pinned)).await;
         assert!(matches!(refused, Err(Error::Unsuitable(_))), "{refused:?}");
         assert_eq!(engine.wishes(), before);
-        engine.wish(pinned.0, pinned.1, None).await.unwrap();
+        engine.wish(&[pinned], None).await.unwrap();
         assert_eq!(engine.wishes().ranges().len(), 1);
     });
 }

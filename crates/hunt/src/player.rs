@@ -207,7 +207,7 @@ impl<'a> Player<'a> {
                     let volume = volume.clone();
                     // It may fail, as drives do; what matters is that nothing else does.
                     io.spawn(async move {
-                        let _ = volume.wish(at, length, Some(wish)).await;
+                        let _ = volume.wish(&[(at, length)], Some(wish)).await;
                     });
                 }
                 for one in life.mischief.iter().cloned() {

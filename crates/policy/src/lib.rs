@@ -10,6 +10,7 @@ mod coldest;
 mod costs;
 mod counts;
 mod decisions;
+mod ghosts;
 mod heat;
 mod interface;
 mod stays;
@@ -19,6 +20,7 @@ mod wear;
 
 pub use costs::{Costs, Measured};
 pub use decisions::Decisions;
+pub use ghosts::{GHOST_QUARTERS, Ghosts};
 pub use heat::Heat;
 pub use interface::{ExtentId, FastDrive, NotAround, Occasion, Policy, Refusal, Touch};
 pub use streams::{Standing, Streams};

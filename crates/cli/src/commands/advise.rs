@@ -1,4 +1,4 @@
-//! `bimetal advise`: how a range of a volume will be used.
+//! `bimetal advise`: how a part of a volume will be used.
 
 use clap::Args;
 use engine::Wish;
@@ -6,25 +6,26 @@ use engine::Wish;
 use crate::failure::Outcome;
 use crate::settings::Settings;
 use crate::volume_name::VolumeName;
-use crate::wishing::{self, ByteRange};
+use crate::wishing::{self, Subject};
 
-/// Say how a range of a volume will be used
+/// Say how ranges or files will be used
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   bimetal advise vol0 hot 0+1G       (goes up when it is read, without having to prove itself)
   bimetal advise vol0 cold 20G+80G   (never goes up, and leaves the fast drive)
   bimetal advise vol0 stream 20G+80G (reads of it warm nothing)
+  bimetal advise vol0 stream /mnt/films
 
-Holds over restarts until 'bimetal unpin'.")]
+Holds over restarts until 'bimetal unpin', for the places where files are now.")]
 pub struct AdviseArguments {
     /// Name of the volume, as given at 'create'
     name: VolumeName,
     /// How it will be used
     #[arg(value_enum)]
     advice: Advice,
-    /// Which part of it; rounded to whole extents
-    #[arg(value_name = "OFFSET+LENGTH")]
-    range: ByteRange,
+    /// Which parts of it; rounded to whole extents
+    #[arg(value_name = "OFFSET+LENGTH|FILE|DIR", required = true)]
+    subjects: Vec<Subject>,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
@@ -44,5 +45,5 @@ pub fn run(arguments: &AdviseArguments, settings: &Settings) -> Outcome {
         Advice::Cold => Wish::Cold,
         Advice::Stream => Wish::Stream,
     };
-    wishing::wish(settings, "advise", &arguments.name, arguments.range, Some(wish))
+    wishing::wish(settings, "advise", &arguments.name, &arguments.subjects, Some(wish))
 }

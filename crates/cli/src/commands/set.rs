@@ -3,14 +3,14 @@
 use std::str::FromStr;
 
 use clap::Args;
-use engine::{CacheMode, Engine, FlushMode, OpenOptions, TuningChange};
+use engine::{CacheMode, FlushMode, TuningChange};
 use export::control::ControlRequest;
 use serde::Serialize;
-use uring::{Access, Kernel, KernelOptions};
 
-use crate::failure::{Exit, Failure, Outcome};
-use crate::selection::{self, Selection};
-use crate::server::{ServerLock, ServerRecord};
+use crate::at_rest;
+use crate::failure::{Exit, Outcome};
+use crate::selection;
+use crate::server::ServerRecord;
 use crate::settings::Settings;
 use crate::survey;
 use crate::volume_name::VolumeName;
@@ -115,7 +115,11 @@ pub fn run(arguments: &SetArguments, settings: &Settings) -> Outcome {
             true
         }
         None => {
-            at_rest(settings, &selection, setting)?;
+            at_rest::change(settings, &selection, async |_, engine| match setting {
+                Setting::Durability(mode) => engine.set_flush_mode(mode).await,
+                Setting::Mode(mode) => engine.set_cache_mode(mode).await,
+                Setting::Tuning(change) => engine.tune(change).await,
+            })?;
             false
         }
     };
@@ -135,25 +139,4 @@ pub fn run(arguments: &SetArguments, settings: &Settings) -> Outcome {
         format!("volume '{}': {} {}\n", changed.name, setting.name(), setting.value())
     })?;
     Ok(Exit::Done)
-}
-
-/// Opens the volume, changes it, and closes it in order.
-fn at_rest(settings: &Settings, selection: &Selection, setting: Setting) -> Result<(), Failure> {
-    selection.verify_identity()?;
-    let _lock = ServerLock::take(settings, &selection.name)?;
-    let (io, kernel) = Kernel::start(KernelOptions::default())?;
-    let fast = kernel.open_device(&selection.fast, Access::ReadWrite)?;
-    let slow = kernel.open_device(&selection.slow, Access::ReadWrite)?;
-    let outcome = io.block_on(async {
-        let engine = Engine::open(&io, &fast, &slow, OpenOptions::default()).await?;
-        let changed = match setting {
-            Setting::Durability(mode) => engine.set_flush_mode(mode).await,
-            Setting::Mode(mode) => engine.set_cache_mode(mode).await,
-            Setting::Tuning(change) => engine.tune(change).await,
-        };
-        engine.close().await?;
-        changed
-    });
-    io.drop_tasks();
-    outcome.map_err(Failure::failed)
 }

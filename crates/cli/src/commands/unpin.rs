@@ -1,28 +1,29 @@
-//! `bimetal unpin`: nothing is wished for a range of a volume any more.
+//! `bimetal unpin`: nothing is wished for a part of a volume any more.
 
 use clap::Args;
 
 use crate::failure::Outcome;
 use crate::settings::Settings;
 use crate::volume_name::VolumeName;
-use crate::wishing::{self, ByteRange};
+use crate::wishing::{self, Subject};
 
-/// Take back what was wished for a range of a volume
+/// Take back what was wished for ranges or files
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   bimetal unpin vol0 0+1G
+  bimetal unpin vol0 /mnt/vm.qcow2
 
 Takes back what 'pin' and 'advise' said of the range. What is on the fast drive stays there as long as
 it is used more than others.")]
 pub struct UnpinArguments {
     /// Name of the volume, as given at 'create'
     name: VolumeName,
-    /// Which part of it; rounded to whole extents
-    #[arg(value_name = "OFFSET+LENGTH")]
-    range: ByteRange,
+    /// Which parts of it; rounded to whole extents
+    #[arg(value_name = "OFFSET+LENGTH|FILE|DIR", required = true)]
+    subjects: Vec<Subject>,
 }
 
 /// Runs the command.
 pub fn run(arguments: &UnpinArguments, settings: &Settings) -> Outcome {
-    wishing::wish(settings, "unpin", &arguments.name, arguments.range, None)
+    wishing::wish(settings, "unpin", &arguments.name, &arguments.subjects, None)
 }

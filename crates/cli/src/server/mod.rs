@@ -299,15 +299,18 @@ impl Server {
 
     /// Wishes something for a range while the volume is in use, and tells all that is wished.
     async fn wish(&self, request: &ControlRequest) -> ControlReply {
-        let number = |name: &str| request.arguments.get(name).and_then(serde_json::Value::as_u64);
+        let ranges = request.arguments.get("ranges").cloned();
+        let ranges = ranges.map(serde_json::from_value::<Vec<(u64, u64)>>);
         let wish = request.arguments.get("wish").and_then(|value| value.as_str());
-        let outcome = match (number("at"), number("length"), wish) {
-            (None, None, None) => Ok(()),
-            (Some(at), Some(length), Some("none")) => self.engine.wish(at, length, None).await,
-            (Some(at), Some(length), Some(name)) if Wish::named(name).is_some() => {
-                self.engine.wish(at, length, Wish::named(name)).await
+        let outcome = match (ranges, wish) {
+            (None, None) => Ok(()),
+            (Some(Ok(ranges)), Some("none")) => self.engine.wish(&ranges, None).await,
+            (Some(Ok(ranges)), Some(name)) if Wish::named(name).is_some() => {
+                self.engine.wish(&ranges, Wish::named(name)).await
             }
-            _ => return ControlReply::failed("bad_wish", "give a range and what is wished for it"),
+            _ => {
+                return ControlReply::failed("bad_wish", "give ranges and what is wished for them");
+            }
         };
         let wished = || wished(&self.engine.wishes(), self.engine.status().geometry.extent_bytes);
         match outcome.map(|()| serde_json::to_value(wished())) {
@@ -407,6 +410,13 @@ impl Server {
                 "bimetal: '{name}' goes on without its fast drive: everything is on the slow one"
             );
         }
+        let (engine, volume) = (self.engine.clone(), name.clone());
+        self.io.spawn(async move {
+            loop {
+                let cause = engine.woken().await;
+                eprintln!("bimetal: '{volume}' woke its slow drive: {cause}");
+            }
+        });
         let status = format!("serving {name} ({size})");
         // Not started by a service manager: then nobody listens, which is no failure.
         let _ = sd_notify::notify(&[NotifyState::Ready, NotifyState::Status(&status)]);

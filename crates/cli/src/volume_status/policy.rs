@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use engine::GHOST_QUARTERS;
 use io::units::human_bytes;
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +27,18 @@ pub struct PolicyStatus {
     pub wakes: BTreeMap<String, u64>,
     /// Clients' requests that met background work which could have waited.
     pub met: u64,
+    /// What fast drives of other sizes would have served lately; empty before there were reads.
+    #[serde(default)]
+    pub ghosts: Vec<Ghost>,
+}
+
+/// A fast drive of another size that keeps what was used last.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Ghost {
+    /// Its size, in shares of the present one.
+    pub fast_times: f64,
+    /// The share of the reads, streams left out, that it would have served.
+    pub hit_ratio: f64,
 }
 
 impl From<engine::PolicyStatus> for PolicyStatus {
@@ -48,11 +61,37 @@ impl From<engine::PolicyStatus> for PolicyStatus {
             .map(|(cause, count)| (cause.to_owned(), count))
             .into(),
             met: policy.met,
+            ghosts: ghosts(policy.ghosts),
         }
     }
 }
 
+fn ghosts(ratios: Option<[f64; GHOST_QUARTERS.len()]>) -> Vec<Ghost> {
+    let ghost = |(quarters, hit_ratio)| Ghost { fast_times: quarters as f64 / 4.0, hit_ratio };
+    ratios
+        .into_iter()
+        .flat_map(|ratios| GHOST_QUARTERS.into_iter().zip(ratios))
+        .map(ghost)
+        .collect()
+}
+
 impl PolicyStatus {
+    /// What fast drives of other sizes would have served, in a line; `None` while nothing is known.
+    pub fn ghost_text(&self) -> Option<String> {
+        let size = |times: f64| match times {
+            0.25 => "a quarter".to_owned(),
+            0.5 => "half".to_owned(),
+            1.0 => "its size".to_owned(),
+            2.0 => "twice".to_owned(),
+            times => format!("{times:.0} times"),
+        };
+        let part =
+            |ghost: &Ghost| format!("{} {:.0} %", size(ghost.fast_times), ghost.hit_ratio * 100.0);
+        let parts: Vec<String> = self.ghosts.iter().map(part).collect();
+        (!parts.is_empty())
+            .then(|| format!("reads that a fast drive would serve: with {}", parts.join(", ")))
+    }
+
     /// The stage in a line.
     pub fn stage_text(&self) -> String {
         let (now, most) = (human_bytes(self.stage_bytes), human_bytes(self.stage_bytes_max));
@@ -108,5 +147,15 @@ mod tests {
         assert_eq!(text, "7 extents up, 43 refused, most often (40): not hotter");
         let text = PolicyStatus::from(engine::PolicyStatus::default()).decision_text();
         assert_eq!(text, "0 extents up, 0 refused");
+    }
+
+    #[test]
+    fn fast_drives_of_other_sizes_are_told_once_there_were_reads() {
+        let mut policy = engine::PolicyStatus::default();
+        assert_eq!(PolicyStatus::from(policy).ghost_text(), None);
+        policy.ghosts = Some([0.1, 0.25, 0.5, 0.75, 0.99]);
+        let text = PolicyStatus::from(policy).ghost_text().unwrap();
+        let sizes = "a quarter 10 %, half 25 %, its size 50 %, twice 75 %, 4 times 99 %";
+        assert_eq!(text, format!("reads that a fast drive would serve: with {sizes}"));
     }
 }
