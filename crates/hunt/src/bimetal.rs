@@ -15,6 +15,10 @@ impl Prey for Engine {
         self.status().drives[tier.index()].traffic.reads
     }
 
+    fn flush_mode(&self) -> FlushMode {
+        self.status().flush_mode
+    }
+
     async fn set_flush_mode(&self, mode: FlushMode) -> Result<(), IoError> {
         Ok(Engine::set_flush_mode(self, mode).await?)
     }

@@ -22,8 +22,8 @@ use crate::oracle::Oracle;
 use crate::play::{Ended, Label, Machine};
 use crate::report::{Effort, Report};
 use crate::scenario::{Curtain, Scenario, Stage};
-use crate::subject::Subject;
-use crate::watched::Watched;
+use crate::subject::{Prey, Subject};
+use crate::watched::{Watched, bound_ns};
 use crate::workload::Workload;
 
 /// Trace lines shown with a failure.
@@ -438,7 +438,7 @@ impl<S: Subject> Hunt<'_, S> {
                     }
                     opened => opened?,
                 };
-                oracle.borrow_mut().opened();
+                oracle.borrow_mut().reopened(bound_ns(volume.flush_mode()))?;
                 let watched = Watched::new(&io, volume.clone(), oracle.clone());
                 label.set("looking after the cut");
                 let looked = watched.look_after_cut(&mut Random::new(seed)).await;

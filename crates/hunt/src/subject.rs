@@ -12,6 +12,11 @@ pub trait Prey: Volume + Clone {
         0
     }
 
+    /// What flushes promise.
+    fn flush_mode(&self) -> FlushMode {
+        FlushMode::Strict
+    }
+
     /// Changes what flushes promise.
     async fn set_flush_mode(&self, _mode: FlushMode) -> Result<(), IoError> {
         Err(IoError::new(ErrorKind::Unsupported, "flushes promise what they promise"))
