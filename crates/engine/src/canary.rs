@@ -64,8 +64,6 @@ mod cage {
         BehindFailureIgnored,
         /// What was acknowledged and lost is read as it was before.
         BehindLossForgotten,
-        /// The volume is closed over what was acknowledged and is not written.
-        BehindLeftAtClose,
         /// A slot is used again at once.
         SlotFreedAtOnce,
         /// A slot is used again when its record is durable, though recovery does not know that.

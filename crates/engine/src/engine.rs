@@ -309,14 +309,7 @@ impl Engine {
     async fn requests_ended(&self) {
         let shared = &self.0;
         behind::hurry(shared);
-        shared
-            .ended
-            .until(|| {
-                let state = shared.state.borrow();
-                let written = state.behind.is_empty() || canary!(BehindLeftAtClose);
-                (state.requests_under_way == 0 && written).then_some(())
-            })
-            .await;
+        shared.ended.until(|| shared.state.borrow().requests_ended().then_some(())).await;
     }
 
     async fn end_alone(&self) -> Result<(), Error> {

@@ -194,7 +194,7 @@ fn choose_busy_move(state: &State, slow_is_idle: bool) -> Option<Work> {
 
 fn choose(state: &mut State, now_ns: u64, slow_is_idle: bool) -> Work {
     // Requests under way may still need room in the log.
-    if state.poisoned.is_some() || (state.closing && state.requests_under_way == 0) {
+    if state.poisoned.is_some() || (state.closing && state.requests_ended()) {
         return Work::Stop;
     }
     state.reclaim();

@@ -170,6 +170,11 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// Nothing that clients asked for is under way, what was acknowledged before it is written included.
+    pub fn requests_ended(&self) -> bool {
+        self.requests_under_way == 0 && self.behind.is_empty()
+    }
+
     pub fn new(geometry: &Geometry, log: Log, in_place: [bool; 2]) -> State {
         let extents = geometry.extents();
         let slots = [0, 1].map(|tier| Slots::new(geometry.layouts[tier].slots));

@@ -114,7 +114,6 @@ pub(crate) fn haunts(canary: Canary) -> &'static [&'static str] {
         Canary::BehindOvertaken => &[BEHIND, "behind: clients that write too much"],
         Canary::BehindInDeferred | Canary::BehindIntoDeferred => &[BEHIND_DEFERRED],
         Canary::BehindFailureIgnored | Canary::BehindLossForgotten => &[BEHIND_REFUSED],
-        Canary::BehindLeftAtClose => &["behind: a close"],
         Canary::FlushBesideIgnored => &[BESIDE],
         Canary::DoubtFailureIgnored | Canary::SlowFailureIgnored => &[REFUSES],
         Canary::PartsOutOfOrder => &[PARTS],
