@@ -43,6 +43,9 @@ impl FromStr for ByteRange {
     }
 }
 
+/// Offsets and lengths in bytes.
+type Ranges = Vec<(u64, u64)>;
+
 /// What a wish is about: a part of a volume, or a file or directory on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Subject {
@@ -70,7 +73,7 @@ impl Subject {
         &self,
         settings: &Settings,
         name: &VolumeName,
-        ranges: &mut Vec<(u64, u64)>,
+        ranges: &mut Ranges,
     ) -> Result<(), Failure> {
         let path = match self {
             Subject::Range(range) => {
@@ -121,9 +124,9 @@ fn files_below(path: &Path) -> Result<Vec<PathBuf>, Failure> {
 }
 
 /// In order, with what overlaps or follows at once made one: files are often laid side by side.
-fn neighbours_joined(mut ranges: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+fn neighbours_joined(mut ranges: Ranges) -> Ranges {
     ranges.sort_unstable();
-    let mut joined: Vec<(u64, u64)> = Vec::new();
+    let mut joined = Ranges::new();
     for (at, length) in ranges {
         match joined.last_mut() {
             Some((first, so_far)) if at <= *first + *so_far => {
@@ -207,7 +210,7 @@ fn show(settings: &Settings, command: &str, name: &VolumeName, ranges: Vec<Wishe
 fn ask(
     settings: &Settings,
     name: &VolumeName,
-    change: Option<(Vec<(u64, u64)>, Option<Wish>)>,
+    change: Option<(Ranges, Option<Wish>)>,
 ) -> Result<Vec<Wished>, Failure> {
     let selection = selection::by_name(settings, name)?;
     if ServerRecord::alive(settings, &selection.name)?.is_some() {
