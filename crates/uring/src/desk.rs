@@ -159,8 +159,6 @@ pub(crate) struct Desk {
     pub(crate) sockets: Sockets,
     /// By operation number.
     flights: Vec<Option<Flight>>,
-    /// How many of `flights` are taken.
-    under_way: usize,
     /// Ended, and not yet handed to the executor.
     pub(crate) ended: Vec<Completed>,
 }
@@ -200,7 +198,6 @@ impl Desk {
         let trivial = flight.length == 0 && flight.verb.is_sized();
         let target = SocketId(flight.target);
         self.flights[index] = Some(flight);
-        self.under_way += 1;
         match refusal {
             Some(error) => self.end(id, Err(error)),
             None if trivial => self.end(id, Ok(0)),
@@ -302,19 +299,12 @@ impl Desk {
             .collect()
     }
 
-    /// Ends the commands that drivers have not answered: they hold no memory of ours, and the
-    /// drivers learn it from the end of the carrier.
-    pub(crate) fn drop_commands(&mut self) {
-        for index in 0..self.flights.len() {
-            if self.flights[index].as_ref().is_some_and(|flight| flight.verb == Verb::Command) {
-                self.end(OpId(index as u32), Ok(0));
-            }
-        }
-    }
-
-    /// Operations admitted that have not ended.
-    pub(crate) fn under_way(&self) -> usize {
-        self.under_way
+    /// Operations whose end must be waited for before the world may go. Commands need not be: they
+    /// hold no memory of ours, drivers answer them when it suits them, and learn from the end of
+    /// the carrier that nobody waits.
+    pub(crate) fn holding(&self) -> usize {
+        let holds = |flight: &&Flight| flight.verb != Verb::Command;
+        self.flights.iter().flatten().filter(holds).count()
     }
 
     /// Gives up what is under way without freeing its buffers or closing its drives: the last
@@ -463,7 +453,6 @@ impl Desk {
 
     fn end(&mut self, id: OpId, result: Result<u64, IoError>) {
         let flight = self.flights[id.0 as usize].take().expect("an operation ends once");
-        self.under_way -= 1;
         if flight.verb.is_for_sockets() {
             self.sockets.leave(SocketId(flight.target));
         }

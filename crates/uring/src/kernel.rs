@@ -212,7 +212,6 @@ impl Drop for Machine {
         for socket in self.desk.sockets.ids() {
             self.shutdown(socket);
         }
-        self.desk.drop_commands();
         let ended = match &mut self.carrier {
             Carrier::Ring(ring) => ring.wind_down(&mut self.desk, PATIENCE),
             Carrier::Threads(threads) => threads.wind_down(&mut self.desk, PATIENCE),

@@ -166,7 +166,7 @@ impl Ring {
     pub(crate) fn wind_down(&mut self, desk: &mut Desk, patience: Duration) -> bool {
         let deadline = Instant::now() + patience;
         let step_ns = 10 * io::units::MILLISECOND_NS;
-        while desk.under_way() > 0 && Instant::now() < deadline {
+        while desk.holding() > 0 && Instant::now() < deadline {
             desk.ended.clear();
             self.poll(desk, Park::Until(now_ns() + step_ns));
         }
@@ -183,7 +183,7 @@ impl Ring {
         if self.wake_posted {
             Box::leak(std::mem::replace(&mut self.wake_count, Box::new([0; 8])));
         }
-        let ended = desk.under_way() == 0;
+        let ended = desk.holding() == 0;
         if !ended {
             self.workers.detach();
         }

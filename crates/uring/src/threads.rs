@@ -85,11 +85,11 @@ impl Threads {
     /// Ends what is under way, for at most `patience`; false when something still is.
     pub(crate) fn wind_down(&mut self, desk: &mut Desk, patience: Duration) -> bool {
         let deadline = Instant::now() + patience;
-        while desk.under_way() > 0 && Instant::now() < deadline {
+        while desk.holding() > 0 && Instant::now() < deadline {
             desk.ended.clear();
             self.poll(desk, Park::Until(now_ns() + 10 * io::units::MILLISECOND_NS));
         }
-        let ended = desk.under_way() == 0;
+        let ended = desk.holding() == 0;
         if !ended {
             self.workers.detach();
         }

@@ -31,6 +31,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use io::{Event, Io, IoError, Receiver, Sender, Volume, WaitList, mailbox};
 use vhost::vhost_user::{BackendReqHandler, Error};
@@ -42,6 +43,9 @@ use session::{Fds, Offer, Order, Outcome, Session};
 
 /// Orders that wait for the executor. A session gives one at a time.
 const MAILBOX_ORDERS: usize = 4;
+
+/// Pause after a connection that could not be taken.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Says what a front-end or guest did wrong, in a sentence; from any thread.
 pub type Report = Arc<dyn Fn(&str) + Send + Sync>;
@@ -169,16 +173,23 @@ fn listen(
     orders: &Sender<Order>,
     report: &Report,
 ) {
-    // Fails when the door closes.
-    while let Ok((stream, _)) = listener.accept() {
-        let ours = stream.try_clone();
+    loop {
+        let accepted = listener.accept();
         {
             let mut line = line.lock().unwrap_or_else(PoisonError::into_inner);
             if line.closing {
                 return;
             }
-            line.stream = ours.ok();
+            // Without a second handle the door could not end this connection: it does not begin.
+            line.stream = accepted.as_ref().ok().and_then(|(stream, _)| stream.try_clone().ok());
+            if line.stream.is_none() {
+                drop(line);
+                // For want of descriptors or memory, which others will give back.
+                std::thread::sleep(ACCEPT_PAUSE);
+                continue;
+            }
         }
+        let Ok((stream, _)) = accepted else { continue };
         let session = Session::new(offer.clone(), orders.clone(), report.clone());
         let session = Arc::new(Mutex::new(session));
         let mut handler = BackendReqHandler::from_stream(stream, session.clone());

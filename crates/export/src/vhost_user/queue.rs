@@ -170,6 +170,7 @@ impl<V: Volume> Server<V> {
         let used = queue.used_idx(&*memory, Ordering::Acquire).map_err(|e| e.to_string())?;
         queue.set_next_used(used.0);
         queue.set_next_avail(layout.base);
+        let mut entries: Vec<Entry> = (0..layout.size).map(|_| Entry::default()).collect();
         let mut taken = VecDeque::new();
         let mut in_flight = None;
         if let Some(area) = layout.in_flight {
@@ -177,6 +178,9 @@ impl<V: Volume> Server<V> {
                 .map_err(|e| e.to_string())?;
             // All that was taken is either answered or among the heads.
             queue.set_next_avail((used + Wrapping(heads.len() as u16)).0);
+            for head in &heads {
+                entries[usize::from(*head)].busy = true;
+            }
             taken.extend(heads);
             in_flight = Some(part);
         }
@@ -207,7 +211,7 @@ impl<V: Volume> Server<V> {
             // A kick may have come to who was here before us.
             look: true,
             taken,
-            entries: (0..layout.size).map(|_| Entry::default()).collect(),
+            entries,
             backlog: VecDeque::new(),
             under_way: 0,
             bytes: 0,
@@ -353,7 +357,8 @@ impl<V: Volume> Server<V> {
     /// Begins what was taken, as far as there is room.
     fn begin_taken(&mut self) -> bool {
         let mut moved = false;
-        while self.bytes < BYTES_MAX && self.broken.is_none() {
+        let may = self.enabled || self.stopping;
+        while may && self.bytes < BYTES_MAX && self.broken.is_none() {
             let Some(head) = self.taken.pop_front() else { break };
             moved = true;
             if let Err(malformed) = self.begin(head) {
@@ -365,8 +370,6 @@ impl<V: Volume> Server<V> {
 
     fn begin(&mut self, head: u16) -> Result<(), Malformed> {
         let entry = &mut self.entries[usize::from(head)];
-        // Those that were in flight before us have not been marked yet.
-        entry.busy = true;
         entry.chain.follow(&self.memory, self.table, head)?;
         let asked = Asked::parse(&self.memory, &entry.chain, &self.info)?;
         entry.bytes = entry.chain.readable.bytes() + entry.chain.writable.bytes();

@@ -98,6 +98,27 @@ fn what_was_in_flight_when_a_server_died_is_done_by_the_next() {
     }
 }
 
+/// A guest that asks for what is in flight once more breaks its queue, also when it was another
+/// server that took the request.
+#[test]
+fn what_was_in_flight_cannot_be_asked_for_again() {
+    let server = Server::start();
+    let mut guest = Guest::connect(&server.path, 1, 0);
+    server.delay(Duration::from_secs(3600));
+    let head = guest.put(0, (OUT, 0), &[1; 512], 0, 512);
+    guest.kick(0);
+    while server.counts().writes < 1 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let server = server.replace();
+    guest.make_available(0, head);
+    guest.reconnect(&server.path);
+    server.await_report("is in use");
+    drop(guest);
+    let mut guest = Guest::connect(&server.path, 1, 0);
+    assert_eq!(guest.read(0, 1, 512), [0; 512]);
+}
+
 #[test]
 fn memory_comes_and_goes_region_by_region() {
     let server = Server::start();

@@ -1,9 +1,9 @@
-//! Events shared with others.
+//! Events shared with others, and commands to drivers.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use io::{ErrorKind, Event};
+use io::{Driver, ErrorKind, Event};
 use rustix::event::{EventfdFlags, eventfd};
 use uring::Backend;
 
@@ -15,6 +15,7 @@ on_both!(
     raising_reaches_who_else_holds_the_event,
     shutting_an_event_down_ends_the_wait_and_leaves_the_event,
     what_is_no_event_is_refused,
+    a_driver_answers_commands_where_there_is_a_ring,
 );
 
 /// Both kinds there are: whether reads wait is the owner's choice.
@@ -104,4 +105,23 @@ fn what_is_no_event_is_refused(backend: Backend) {
     let file = std::fs::File::open("/dev/zero").unwrap();
     let error = Event::adopt(&io, file.into()).err().expect("a refusal");
     assert!(error.message.contains("eventfd was wanted"), "{error}");
+}
+
+/// `/dev/null` takes every command (since Linux 5.19); a plain file takes none.
+fn a_driver_answers_commands_where_there_is_a_ring(backend: Backend) {
+    let (io, _kernel) = start(backend);
+    let null = std::fs::File::open("/dev/null").unwrap();
+    let driver = Driver::adopt(&io, null.into());
+    if backend == Backend::Threads {
+        let error = driver.err().expect("a refusal");
+        assert!(error.message.contains("need io_uring"), "{error}");
+        return;
+    }
+    let driver = driver.unwrap();
+    for code in 0..100 {
+        assert_eq!(io.block_on(driver.command(code, [7; 16])), Ok(0));
+    }
+    let file = Driver::adopt(&io, tempfile::tempfile().unwrap().into()).unwrap();
+    let error = io.block_on(file.command(1, [0; 16])).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Unsupported, "{error}");
 }
