@@ -83,7 +83,7 @@ fn mark_of(engine: &Engine) -> u64 {
     let id = engine.status().volume_id.0;
     let [front, back] = [&id[..8], &id[8..]]
         .map(|half| u64::from_le_bytes(half.try_into().expect("half of sixteen bytes")));
-    (front ^ back).max(1)
+    front ^ back
 }
 
 #[cfg(feature = "tls-psk")]

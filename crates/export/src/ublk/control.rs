@@ -12,7 +12,7 @@ use io::{ErrorKind, IoError};
 use io_uring::types::Fd;
 use io_uring::{IoUring, cqueue, opcode, squeue};
 
-use super::uapi::{CONTROL_PATH, DeviceInfo, Parameters, control, feature, state};
+use super::uapi::{CONTROL_PATH, DeviceInfo, MARK_READ_ONLY, Parameters, control, feature, state};
 
 /// The kernel needs some time to notice that a server has died.
 const QUIESCE_PATIENCE: Duration = Duration::from_secs(20);
@@ -134,8 +134,17 @@ impl Control {
         for id in known_devices() {
             // It may be gone, or be somebody's whom we may not ask.
             while let Ok(info) = self.info(id) {
-                if info.mark != mark {
+                if (info.mark ^ mark) & !MARK_READ_ONLY != 0 {
                     break;
+                }
+                if info.mark != mark && info.state != state::DEAD {
+                    let writable = info.mark & MARK_READ_ONLY == 0;
+                    let how = if writable { "for writing" } else { "read-only" };
+                    let message = format!(
+                        "/dev/ublkb{id} of this volume was left by a server that served it {how}: \
+                         serve it so until nobody uses the device"
+                    );
+                    return Err(IoError::new(ErrorKind::ReadOnly, message));
                 }
                 match info.state {
                     state::QUIESCED => return Ok(Some(info)),

@@ -44,8 +44,8 @@ const APPEAR_PATIENCE: Duration = Duration::from_secs(10);
 /// How a volume is to appear.
 #[derive(Debug, Clone)]
 pub struct UblkOptions {
-    /// What the device of this volume is found by after its server has died: unique to the volume,
-    /// not 0.
+    /// What the device of this volume is found by after its server has died: unique to the volume.
+    /// The lowest bit does not count.
     pub mark: u64,
     /// Tell the kernel that seeks are expensive.
     pub rotational: bool,
@@ -80,7 +80,9 @@ impl UblkDoor {
         options: UblkOptions,
     ) -> Result<UblkDoor, IoError> {
         let info = volume.info();
-        let mark = options.mark;
+        // A disk stays what it was made as: the next server must be of the same mind.
+        let mark = options.mark & !uapi::MARK_READ_ONLY
+            | if info.read_only { uapi::MARK_READ_ONLY } else { 0 };
         let left = aside(move || Control::open()?.left_behind(mark)).await?;
         let device = match left {
             Some(device) => device,

@@ -153,6 +153,9 @@ pub(super) struct Discard {
     pub(super) reserved: u16,
 }
 
+/// The bit of a device's mark that says that the disk takes no writes.
+pub(super) const MARK_READ_ONLY: u64 = 1;
+
 /// One request, in the memory that the driver shares.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -54,6 +54,8 @@ pub struct Guest {
     pub queues: Vec<Queue>,
     features: u64,
     in_flight: Option<(VhostUserInflight, File)>,
+    /// The back-end may be another's, with fewer features.
+    tolerant: bool,
 }
 
 pub struct Queue {
@@ -69,6 +71,15 @@ pub struct Queue {
 impl Guest {
     /// Connects with all features that are offered but those `without`.
     pub fn connect(path: &Path, queues: usize, without: u64) -> Guest {
+        Guest::connect_to(path, queues, without, false)
+    }
+
+    /// Connects to a back-end of any make.
+    pub fn connect_to_any(path: &Path) -> Guest {
+        Guest::connect_to(path, 1, 0, true)
+    }
+
+    fn connect_to(path: &Path, queues: usize, without: u64, tolerant: bool) -> Guest {
         let half = (queues as u64 * QUEUE_BYTES).next_multiple_of(4096) as usize;
         let file = || {
             let file = tempfile::tempfile().unwrap();
@@ -93,7 +104,8 @@ impl Guest {
             })
             .collect::<Vec<_>>();
         let front_end = Frontend::connect(path, queues.len() as u64).unwrap();
-        let mut guest = Guest { memory, front_end, queues, features: 0, in_flight: None };
+        let in_flight = None;
+        let mut guest = Guest { memory, front_end, queues, features: 0, in_flight, tolerant };
         guest.introduce(without);
         guest.start();
         guest
@@ -126,8 +138,8 @@ impl Guest {
             | VhostUserProtocolFeatures::REPLY_ACK
             | VhostUserProtocolFeatures::INFLIGHT_SHMFD
             | VhostUserProtocolFeatures::CONFIGURE_MEM_SLOTS;
-        assert!(protocol.contains(wanted), "{protocol:?}");
-        front_end.set_protocol_features(wanted).unwrap();
+        assert!(protocol.contains(wanted) || self.tolerant, "{protocol:?}");
+        front_end.set_protocol_features(wanted & protocol).unwrap();
         // Every message is answered from here on, so that failures are seen where they happen.
         let flags = vhost::vhost_user::message::VhostUserHeaderFlag::NEED_REPLY;
         front_end.set_hdr_flags(flags);
@@ -143,6 +155,16 @@ impl Guest {
             .map(|region| VhostUserMemoryRegionInfo::from_guest_region(region).unwrap())
             .collect();
         self.front_end.set_mem_table(&regions).unwrap();
+        if !self.tolerant {
+            self.hand_in_flight_over();
+        }
+        for index in 0..self.queues.len() {
+            let used = self.used_index(index);
+            self.start_queue(index, used);
+        }
+    }
+
+    fn hand_in_flight_over(&mut self) {
         let count = self.queues.len() as u16;
         let (shape, file) = self.in_flight.take().unwrap_or_else(|| {
             let asked = VhostUserInflight::new(0, 0, count, QUEUE_SIZE);
@@ -150,10 +172,6 @@ impl Guest {
         });
         self.front_end.set_inflight_fd(&shape, file.as_raw_fd()).unwrap();
         self.in_flight = Some((shape, file));
-        for index in 0..self.queues.len() {
-            let used = self.used_index(index);
-            self.start_queue(index, used);
-        }
     }
 
     /// Where the front-end itself has this guest address.

@@ -3,6 +3,7 @@
 
 mod guest;
 mod hostile;
+mod load;
 #[path = "../memory/mod.rs"]
 mod memory;
 mod reconnect;
