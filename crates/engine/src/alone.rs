@@ -117,9 +117,7 @@ pub(crate) async fn ready(shared: &Rc<Shared>) -> Result<(), Error> {
         state.home_accesses.close_epoch()
     };
     // A write that is still on its way, of data or of a map page, could land on top of a later one.
-    if !canary!(AloneOverWriters) {
-        shared.home_accesses_ended(epoch).await;
-    }
+    shared.home_accesses_ended(epoch).await;
     let _background = match canary!(AloneOverPages) {
         true => None,
         false => Some(shared.background.enter(1).await),

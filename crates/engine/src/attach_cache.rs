@@ -11,6 +11,7 @@ use io::{Device, Io};
 
 use crate::address::{ExtentId, Tier};
 use crate::cache_mode::CacheMode;
+use crate::canary::canary;
 use crate::drive::Drive;
 use crate::error::Error;
 use crate::format::map_page::{ENTRIES_PER_PAGE, PAGE_BYTES, encode};
@@ -59,7 +60,9 @@ pub async fn attach_cache(io: &Io, fast: &Device, slow: &Device) -> Result<Geome
     let fast_drive = Drive::new(Tier::Fast, fast.clone(), 0);
     superblocks::write(io, &fast_drive, &new).await?;
     blank(io, fast, &geometry).await?;
-    forget_copies(io, &slow_drive, &state, old.volume_tag()).await?;
+    if !canary!(AttachKeepsCopies) {
+        forget_copies(io, &slow_drive, &state, old.volume_tag()).await?;
+    }
     new.state = Left::Clean;
     new.sequence += 1;
     superblocks::write(io, &fast_drive, &new).await?;

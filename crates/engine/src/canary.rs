@@ -200,8 +200,6 @@ mod cage {
         OtherCopiesNotWritten,
         /// A superblock counts as saying more than was durable when it was encoded.
         RecordedTooFar,
-        /// A map page that is on its way counts as written.
-        WritingCountsAsWritten,
         /// An extent is destaged while a request writes its home in place.
         DestageUnderWriter,
         /// Blocks that are newer than what is durable are destaged too.
@@ -288,8 +286,6 @@ mod cage {
         RecordedTooWide,
         /// A slot is used again in the epoch in which it was given up.
         EpochTooWide,
-        /// An extent is moved while a request writes its home in place.
-        MoveUnderWriter,
         /// An extent that could not be read is moved all the same.
         MoveOfUnreadable,
         /// Class cache: a dirty copy is given up as if it were clean.
@@ -298,8 +294,6 @@ mod cage {
         DoubtSettledTooWide,
         /// The slow drive vouches for a region when it knows one extent of it.
         RegionVouchedForOne,
-        /// Of the copies of the doubt page the last one is believed.
-        LaterDoubtCopyWins,
         /// In deferred mode a flush ends before its order has reached the drive.
         OrderNotWritten,
         /// On the way to strict mode homes are written in place before what is ordered is durable.
@@ -310,8 +304,6 @@ mod cage {
         ExposureForgotten,
         /// In deferred mode changes that come together are as old as the youngest.
         ExposureRejuvenated,
-        /// The slow drive goes on alone while writes to it are under way.
-        AloneOverWriters,
         /// The slow drive goes on alone while map pages are on their way to it.
         AloneOverPages,
         /// The slow drive goes on alone without what only the log and the memory have.
@@ -354,6 +346,8 @@ mod cage {
         FastOpensFirst,
         /// A superblock does not say where the log of its session begins.
         SessionStartForgotten,
+        /// A new fast drive: the map goes on naming copies that only the lost one had.
+        AttachKeepsCopies,
         /// In deferred mode more bytes are ordered than the bound allows.
         BytesUnbound,
         /// In deferred mode requests end while more bytes are exposed than the bound allows.

@@ -8,7 +8,6 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use crate::address::{ExtentId, Home, Lsn, Tier};
-use crate::canary::canary;
 use crate::format::map_page::{CLEAN, ENTRIES_PER_PAGE, decode_home, encode_entry};
 
 /// Some of the extent's blocks are in the log (or were: cleared when none is left).
@@ -176,7 +175,7 @@ impl Map {
     /// Whether both drives have the extent's page as it is here, durably.
     pub fn is_settled(&self, extent: ExtentId) -> bool {
         let page = extent.0 / ENTRIES_PER_PAGE as u64;
-        !self.is_dirty(page) && (!self.writing.contains(&page) || canary!(WritingCountsAsWritten))
+        !self.is_dirty(page) && !self.writing.contains(&page)
     }
 
     /// The oldest change no page on the drives has.

@@ -276,8 +276,7 @@ fn is_below(state: &State, extent: ExtentId) -> bool {
 fn push_move(state: &mut State, moves: &mut Vec<Move>, extent: ExtentId, to: Tier) -> bool {
     let mapping = state.map.get(extent);
     let Some(source) = mapping.home() else { return false };
-    let written = state.guards.home_written(extent) && !canary!(MoveUnderWriter);
-    if mapping.moving() || written || source.tier == to {
+    if mapping.moving() || state.guards.home_written(extent) || source.tier == to {
         return false;
     }
     let own = state.geometry.own_slot(extent);

@@ -69,8 +69,9 @@ const FATE: &str = " of a change: ";
 fn describe_setting(text: &mut String, trial: &Trial, geometry: &Geometry) {
     let _ = writeln!(
         text,
-        "volume of {} bytes in extents of {}, landing log of {} blocks; fast drive with {} slots, slow \
+        "volume{} of {} bytes in extents of {}, landing log of {} blocks; fast drive with {} slots, slow \
          drive with {}; {} map pages; drives' seed {}",
+        trial.setting.cache.map(|mode| format!(" of class cache, {mode},")).unwrap_or_default(),
         geometry.volume_bytes,
         geometry.extent_bytes,
         geometry.ring_blocks(),

@@ -22,6 +22,10 @@ impl Prey for Engine {
     async fn set_flush_mode(&self, mode: FlushMode) -> Result<(), IoError> {
         Ok(Engine::set_flush_mode(self, mode).await?)
     }
+
+    async fn set_cache_mode(&self, mode: CacheMode) -> Result<(), IoError> {
+        Ok(Engine::set_cache_mode(self, mode).await?)
+    }
 }
 
 impl Subject for Bimetal {
@@ -57,8 +61,8 @@ impl Subject for Bimetal {
         rot::spoil_map(simulation, tier)
     }
 
-    fn spoil_newer_copies(&self, simulation: &Simulation, tier: Tier) -> bool {
-        rot::spoil_newer_copies(simulation, tier)
+    fn spoil_newer_copies(&self, simulation: &Simulation, tier: Tier, closed: bool) -> bool {
+        rot::spoil_newer_copies(simulation, tier, closed)
     }
 
     async fn close(&self, volume: Engine) -> Result<(), String> {
@@ -109,8 +113,8 @@ impl Subject for Cached {
         rot::spoil_map(simulation, tier)
     }
 
-    fn spoil_newer_copies(&self, simulation: &Simulation, tier: Tier) -> bool {
-        rot::spoil_newer_copies(simulation, tier)
+    fn spoil_newer_copies(&self, simulation: &Simulation, tier: Tier, closed: bool) -> bool {
+        rot::spoil_newer_copies(simulation, tier, closed)
     }
 
     async fn close(&self, volume: Engine) -> Result<(), String> {
@@ -130,4 +134,57 @@ async fn create(
 ) -> Result<(), String> {
     let made = engine::create(io, fast, slow, options, &|_, _| ()).await;
     made.map(|_| ()).map_err(|error| error.to_string())
+}
+
+/// The slow drive of a cache in write-through, whose fast drive is gone from the beginning.
+pub struct Widowed;
+
+impl Subject for Widowed {
+    type Volume = Engine;
+
+    async fn create(&self, io: &Io, fast: &Device, slow: &Device) -> Result<(), String> {
+        Cached(CacheMode::WriteThrough).create(io, fast, slow).await
+    }
+
+    async fn open(&self, io: &Io, _: &Device, slow: &Device) -> Result<Engine, String> {
+        let opened = Bimetal.open_alone(io, Tier::Slow, slow).await?;
+        opened.ok_or_else(|| "it does not open".to_owned())
+    }
+
+    async fn close(&self, volume: Engine) -> Result<(), String> {
+        Bimetal.close(volume).await
+    }
+
+    /// There is nothing to compare it with.
+    async fn check(&self, _: &Io, _: &Device, _: &Device) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// A cache in write-through that is given a new fast drive at each opening, whatever that one held.
+pub struct Remarried;
+
+impl Subject for Remarried {
+    type Volume = Engine;
+
+    async fn create(&self, io: &Io, fast: &Device, slow: &Device) -> Result<(), String> {
+        Cached(CacheMode::WriteThrough).create(io, fast, slow).await
+    }
+
+    async fn open(&self, io: &Io, fast: &Device, slow: &Device) -> Result<Engine, String> {
+        // Another drive than the one that was lost.
+        let blanked = fast.write_zeroes(0, fast.info().size_bytes).await;
+        blanked.map_err(|error| error.to_string())?;
+        let attached = engine::attach_cache(io, fast, slow).await;
+        attached.map_err(|error| error.to_string())?;
+        Bimetal.open(io, fast, slow).await
+    }
+
+    async fn close(&self, volume: Engine) -> Result<(), String> {
+        Bimetal.close(volume).await
+    }
+
+    async fn check(&self, io: &Io, fast: &Device, slow: &Device) -> Result<(), String> {
+        Bimetal.check(io, fast, slow).await
+    }
 }

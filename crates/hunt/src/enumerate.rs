@@ -152,7 +152,7 @@ impl<S: Subject> Hunt<'_, S> {
     fn points(&self, operations: u64) -> Vec<CutPoint> {
         let stride = self.effort.stride.max(1);
         let mut first = mix(self.scenario.seed) % stride;
-        if self.effort.after_opening {
+        if self.effort.after_opening && !self.scenario.about_opening {
             first += self.opening.load(Ordering::Relaxed);
         }
         let operations = (first..operations).step_by(stride as usize);
@@ -239,12 +239,18 @@ impl<S: Subject> Hunt<'_, S> {
                 return None;
             }
         }
-        if let Curtain::Cut(loss) = self.scenario.curtain {
-            simulation.power_cut(loss);
-            tell_of_fall(&oracle, simulation.now_ns(), Fall::Power(loss));
-        } else {
+        let fallen = match self.scenario.curtain {
+            Curtain::Closed => None,
+            Curtain::Cut(loss) => Some(Fall::Power(loss)),
+            Curtain::Killed => Some(Fall::Process),
+        };
+        match fallen {
+            Some(what) => {
+                fall(&simulation, what);
+                tell_of_fall(&oracle, simulation.now_ns(), what);
+            }
             // Everybody has gone home; what is left under way ends by itself.
-            simulation.boot();
+            None => drop(simulation.boot()),
         }
         let oracle = oracle.borrow().clone();
         Some(Rest { snapshot: simulation.snapshot(), oracle, made })
@@ -267,6 +273,9 @@ impl<S: Subject> Hunt<'_, S> {
         if let Ended::Wrong { stage, message } = ended {
             self.record(0, Vec::new(), stage, message);
             return None;
+        }
+        if self.scenario.uncut {
+            return Some(0);
         }
         let cut = Cut { point: None, fall: Fall::Power(CacheLoss::LoseAll) };
         fall(&simulation, cut.fall);
@@ -294,7 +303,7 @@ impl<S: Subject> Hunt<'_, S> {
                 }
                 label.set("opening");
                 let volume = self.subject.open(&io, &fast, &slow).await?;
-                oracle.borrow_mut().opened();
+                oracle.borrow_mut().reopened(bound_ns(volume.flush_mode()))?;
                 if self.scenario.curtain != Curtain::Closed {
                     label.set("looking after the prepared power cut");
                     let watched = Watched::new(&io, volume.clone(), oracle.clone());
@@ -423,6 +432,8 @@ impl<S: Subject> Hunt<'_, S> {
         then: Then,
     ) -> bool {
         self.cases.fetch_add(1, Ordering::Relaxed);
+        let ends = self.scenario.ends_with_cut && then == Then::LiveOn;
+        let then = if ends { Then::Close } else { then };
         let seed = mix(case) ^ self.scenario.seed;
         let machine = Machine::of(simulation);
         let ended = machine.play(|io, fast, slow, label| {

@@ -16,9 +16,7 @@ const PARTS: &str = "deferred: requests of several parts";
 const SWITCHES: &str = "deferred: the mode is changed over the slow drive";
 const BOUND: &str = "deferred: more at once than the bound";
 const THROUGH: &str = "through: data, holes and copies";
-const VOLATILE: &str = "through: copies of what is volatile";
 const BACK: &str = "back: clean copies are written";
-const CACHE_MODE: &str = "the mode of the cache changes under load";
 const CACHE_DESTAGE: &str = "the mode of the cache changes during a destage";
 const BEHIND: &str = "behind: writes, reads and flushes";
 const BEHIND_DEFERRED: &str = "behind: into deferred mode and back";
@@ -27,139 +25,121 @@ const BEHIND_REFUSED: &str = "behind: a drive refuses what was acknowledged";
 /// Canaries that nobody has caught yet within what a test may take: holes in the hunt, until they are.
 /// They are hunted when asked for by name.
 pub const FREE: &[Canary] = &[
-    Canary::SlotFreedWhenDurable,
-    Canary::SlotFreedUnderReaders,
-    Canary::RingFreedUnderReaders,
     Canary::RingFreedBeforeSuperblock,
-    Canary::PagesBeforeChanges,
     Canary::PageSharesOpenRecord,
     Canary::PageOverNewerCopy,
-    Canary::FreshUnchecked,
-    Canary::RecoveryNotFlushed,
-    Canary::ReadBeforeWritten,
-    Canary::FlushBesideIgnored,
-    Canary::LogFailureIgnored,
-    Canary::OriginalNotFlushed,
-    Canary::ThroughLikeBack,
-    Canary::HolesNotMirrored,
-    Canary::SwitchedBeforeHome,
-    Canary::NothingKept,
-    Canary::DoubtForgottenAtMove,
-    Canary::ReplayNotDoubted,
-    Canary::MirroredTooEarly,
     Canary::SameCopyAgain,
     Canary::OtherCopiesNotWritten,
-    Canary::RecordedTooFar,
-    Canary::WritingCountsAsWritten,
     Canary::DestageUnderWriter,
-    Canary::DestageUnchecked,
     Canary::KeptTakenLate,
-    Canary::SwitchedUnderWriters,
-    Canary::RunningFlushIgnored,
-    Canary::SlowFailureIgnored,
-    Canary::FreshFailureIgnored,
-    Canary::UnalignedIgnoresWriters,
-    Canary::InPlaceWhileMoving,
-    Canary::RoomNotPromised,
-    Canary::LargeFailureIgnored,
-    Canary::ReserveTaken,
-    Canary::ClaimTooWide,
-    Canary::PageAheadAccepted,
-    Canary::RecordedTooWide,
-    Canary::EpochTooWide,
-    Canary::MoveUnderWriter,
-    Canary::MoveOfUnreadable,
-    Canary::DirtyCopyGivenUp,
-    Canary::DoubtSettledTooWide,
-    Canary::LaterDoubtCopyWins,
-    Canary::OrderNotWritten,
-    Canary::InPlaceTooEarly,
-    Canary::DeferredOverWriters,
-    Canary::ExposureForgotten,
-    Canary::ExposureRejuvenated,
-    Canary::AloneOverWriters,
+    Canary::MirroredTooEarly,
     Canary::AloneOverPages,
-    Canary::KeptLeftBehind,
-    Canary::AloneNotFlushed,
     Canary::AloneCopiesTogether,
-    Canary::ReadUnchecked,
-    Canary::DirtyReadFromOriginal,
     Canary::ClaimNotDurable,
-    Canary::OlderLapAccepted,
-    Canary::StaleCopyLast,
-    Canary::ProgressUncompared,
     Canary::RepairedTogether,
-    Canary::BytesUnbound,
-    Canary::SessionIgnored,
-    Canary::StageReadUnderWrite,
-    Canary::ThroughUnderLog,
-    Canary::ClaimsForgotten,
     Canary::VouchedOverDirtyPage,
 ];
 
 /// Names of stories, the likeliest first.
 pub(crate) fn haunts(canary: Canary) -> &'static [&'static str] {
     match canary {
-        Canary::RingFreedBeforeSuperblock => &["a full log"],
-        Canary::PageSharesOpenRecord => &[ZEROS, IN_STEP],
-        Canary::PagesNotFlushed
-        | Canary::PageOverNewerCopy
-        | Canary::SameCopyAgain
-        | Canary::LonePageLeft
-        | Canary::OlderPageTaken => &[CHECKPOINT, DOUBTS],
-        Canary::RepairedTogether | Canary::StaleCopyLast | Canary::ReplayBeginsLate => {
-            &[CHECKPOINT, RECOVERY]
+        Canary::SlotFreedAtOnce
+        | Canary::SlotFreedWhenDurable
+        | Canary::FreshUnchecked
+        | Canary::ClaimsForgotten
+        | Canary::ClaimTooWide => &["slots: the same extent again and again"],
+        Canary::ClaimNotDurable => &["slots: beside flushes"],
+        Canary::RecordedTooWide => &["slots: from the first of a session"],
+        Canary::RecordedTooFar => &["slots: beside a superblock"],
+        Canary::SlotFreedUnderReaders | Canary::EpochTooWide | Canary::RingFreedUnderReaders => {
+            &["reads that last"]
         }
         Canary::FlushForgetsBehind | Canary::BehindNotSeen => &[BEHIND],
         Canary::BehindOvertaken => &[BEHIND, "behind: clients that write too much"],
         Canary::BehindInDeferred | Canary::BehindIntoDeferred => &[BEHIND_DEFERRED],
         Canary::BehindFailureIgnored | Canary::BehindLossForgotten => &[BEHIND_REFUSED],
+        Canary::PageSharesOpenRecord
+        | Canary::PagesBeforeChanges
+        | Canary::ReadBeforeWritten
+        | Canary::UnalignedIgnoresWriters => &["records on their way", ZEROS, IN_STEP],
+        Canary::PageOverNewerCopy | Canary::SameCopyAgain => &["checkpoint upon checkpoint"],
+        Canary::PagesNotFlushed | Canary::LonePageLeft | Canary::OlderPageTaken => {
+            &[CHECKPOINT, DOUBTS]
+        }
+        Canary::StaleCopyLast => &["openings: after a torn superblock"],
+        Canary::RecoveryNotFlushed => &["openings: after a death of the process"],
+        Canary::ReplayNotDoubted => &["openings: after a death, over the slow drive", SWITCHES],
+        Canary::RepairedTogether => &["openings: a page to mend"],
+        Canary::SessionIgnored | Canary::SessionBeginsLate => {
+            &["openings: over the records of a lost session", RECOVERY]
+        }
+        Canary::OlderLapAccepted => &["laps of the log in step"],
+        Canary::ReplayBeginsLate => &[CHECKPOINT, RECOVERY],
+        Canary::LogFailureIgnored => &["the fast drive refuses a record"],
+        Canary::LargeFailureIgnored => &["the fast drive refuses a large record"],
+        Canary::FreshFailureIgnored => &["drives refuse whole extents"],
+        Canary::SlowFailureIgnored => &["the slow drive refuses to flush"],
+        Canary::MoveOfUnreadable => &["the fast drive refuses to give what moves"],
+        Canary::InPlaceWhileMoving => &["cold extents are written as they leave"],
+        Canary::DoubtForgottenAtMove => &["doubts: closed as extents leave"],
+        Canary::StageReadUnderWrite => &["hot extents are read as they are destaged"],
+        Canary::DestageUnderWriter => &["hot extents are destaged as they are written"],
+        Canary::ReserveTaken => &["a log full of what lives"],
+        Canary::RoomNotPromised => &["fresh extents over a full log"],
+        Canary::ReadUnchecked | Canary::DestageUnchecked => &["a block of the log rots"],
+        Canary::PageAheadAccepted | Canary::ProgressUncompared => {
+            &["drives of other moments of a session"]
+        }
+        Canary::RunningFlushIgnored => &["flushes that overlap"],
+        Canary::OrderNotWritten => &["deferred: whole extents and flushes"],
+        Canary::InPlaceTooEarly | Canary::DeferredOverWriters => {
+            &[SWITCHES, "deferred: the mode is changed beside homes"]
+        }
+        Canary::ExposureForgotten => &["deferred: a write during a flush"],
+        Canary::ExposureRejuvenated => &["deferred: small writes without a pause"],
+        Canary::BytesUnbound => &["deferred: no more is ordered than the bound"],
+        Canary::DoubtSettledTooWide => &["doubts: changes beside one another"],
+        Canary::MirroredTooEarly | Canary::AloneOverPages | Canary::ThroughUnderLog => {
+            &["through: clients beside one another"]
+        }
+        Canary::OriginalNotFlushed => &["through: what is copied at once"],
+        Canary::SwitchedBeforeHome => &["the mode of the cache changes under load"],
+        Canary::SwitchedUnderWriters => {
+            &["the mode of the cache changes while extents are written"]
+        }
+        Canary::DirtyCopyGivenUp | Canary::DirtyReadFromOriginal => {
+            &["back: dirty copies leave, and cannot be read"]
+        }
+        Canary::AloneCopiesTogether => &["alone: holes"],
+        Canary::AttachKeepsCopies => &["a new fast drive: data, holes and copies"],
+        Canary::RingFreedBeforeSuperblock => &["a full log"],
         Canary::FlushBesideIgnored => &[BESIDE],
-        Canary::DoubtFailureIgnored | Canary::SlowFailureIgnored => &[REFUSES],
+        Canary::DoubtFailureIgnored => &[REFUSES],
         Canary::PartsOutOfOrder => &[PARTS],
-        Canary::BytesUnbound | Canary::ToldBeyondBound => &[BOUND],
-        Canary::DeferredOverUnflushed
-        | Canary::StrictWithoutFlush
-        | Canary::InPlaceTooEarly
-        | Canary::DeferredOverWriters => &[SWITCHES, "deferred: the mode is changed under load"],
+        Canary::ToldBeyondBound => &[BOUND],
+        Canary::DeferredOverUnflushed | Canary::StrictWithoutFlush => {
+            &[SWITCHES, "deferred: the mode is changed under load"]
+        }
         Canary::DoubtNotMarked
         | Canary::DoubtNotFlushed
-        | Canary::DoubtSettledTooWide
         | Canary::DoubtsUnheard
-        | Canary::LaterDoubtCopyWins
-        | Canary::WritingCountsAsWritten
-        | Canary::ReplayNotDoubted
         | Canary::TornPageBelieved => &[DOUBTS],
         Canary::VouchedOverLog => &[DOUBTS_CLOSED],
         Canary::VouchedOverDirtyPage => &[DOUBTS_LEFT, DOUBTS],
-        Canary::DoubtForgottenAtMove | Canary::RegionVouchedForOne => &[DOUBTS_VAST],
-        Canary::CopyWrittenClean | Canary::DirtyCopyGivenUp => &[BACK],
-        Canary::OriginalNotFlushed => &[VOLATILE],
-        Canary::SwitchedBeforeHome | Canary::SwitchedUnderWriters => &[CACHE_MODE, CACHE_DESTAGE],
+        Canary::RegionVouchedForOne => &[DOUBTS_VAST],
+        Canary::CopyWrittenClean => &[BACK],
         Canary::KeptTakenLate => &[CACHE_DESTAGE],
         Canary::ThroughLikeBack
         | Canary::HolesNotMirrored
         | Canary::NothingKept
         | Canary::AloneUntold
         | Canary::HoleOverGarbage
-        | Canary::AloneOverWriters
-        | Canary::AloneOverPages
         | Canary::KeptLeftBehind
         | Canary::AloneNotFlushed
-        | Canary::AloneCopiesTogether
         | Canary::AloneUnmirrored
-        | Canary::MirroredTooEarly
         | Canary::OtherCopiesNotWritten
-        | Canary::OriginalNotDestaged
-        | Canary::ThroughUnderLog => &[THROUGH],
-        Canary::DirtyReadFromOriginal => &[BACK, THROUGH],
+        | Canary::OriginalNotDestaged => &[THROUGH],
         Canary::FlushForgetsSlow | Canary::FreshOnSlowNotNoted => &["allocation on the slow drive"],
-        Canary::FreshUnchecked | Canary::ClaimsForgotten => {
-            &["allocation on the fast drive", "allocation on the slow drive"]
-        }
-        Canary::SessionIgnored | Canary::RecoveryNotFlushed | Canary::SessionBeginsLate => {
-            &[RECOVERY, "small writes and flushes"]
-        }
         Canary::DestageForgetsSlow => &["destage", DOUBTS],
         Canary::ForcedTrimNotFlushed => &["durable writes"],
         Canary::ReplayedFreshKeepsLog | Canary::ReplayedTrimKeepsLog => {
@@ -168,7 +148,6 @@ pub(crate) fn haunts(canary: Canary) -> &'static [&'static str] {
         Canary::ReplayedDestageForgetsNewer | Canary::ReplayedDestageKeepsOlder => {
             &["destage while clients write", "destage"]
         }
-        Canary::OrderNotWritten => &["deferred: small writes and flushes"],
         Canary::TailPassesLive | Canary::TailPassesMarks => {
             &["checkpoint while clients write", ZEROS]
         }

@@ -37,6 +37,7 @@ mod steps;
 mod stories;
 mod subject;
 mod swarm;
+mod tale;
 mod tally;
 mod trial;
 mod watched;
@@ -45,8 +46,8 @@ mod workload;
 pub use allowed::Allowed;
 pub use alone::Alone;
 #[cfg(feature = "canaries")]
-pub use aviary::{Caught, Chase, Ground, Tale, hunt_canaries, hunt_canary, tales};
-pub use bimetal::{Bimetal, Cached};
+pub use aviary::{Caught, Chase, Ground, hunt_canaries, hunt_canary};
+pub use bimetal::{Bimetal, Cached, Remarried, Widowed};
 pub use campaign::{Bag, Campaign, Kill};
 pub use enumerate::enumerate;
 pub use failure::{Cut, Failure, Fall};
@@ -59,9 +60,12 @@ pub use scenario::{Curtain, Scenario, Stage};
 pub use sector::{SECTOR_BYTES, Value, identify, stamp};
 pub use shrink::{Shrunk, shrink};
 pub use steps::Step;
-pub use stories::{cache_stories, deferred_mixture, endurance, mixture, stories};
+pub use stories::{
+    alone_stories, attach_stories, cache_stories, deferred_mixture, endurance, mixture, stories,
+};
 pub use subject::{Prey, Subject};
 pub use swarm::{Found, run};
+pub use tale::{Tale, tales};
 pub use tally::Tally;
 pub use trial::{Damage, End, Life, Mischief, Phase, Setting, Trial};
 pub use watched::{Trouble, Watched};

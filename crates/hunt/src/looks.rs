@@ -29,10 +29,10 @@ impl<S: Subject> Hunt<'_, S> {
     }
 
     /// The newer copies of a drive's map rot, and the other drive is lost.
-    fn look_alone_at_rotten(&self, order: u64, fallen: &Rest, cut: Cut) -> bool {
+    fn look_alone_at_rotten(&self, order: u64, fallen: &Rest, cut: Cut, closed: bool) -> bool {
         for survivor in Tier::BOTH {
             let simulation = Simulation::wake(&fallen.snapshot);
-            if !self.subject.spoil_newer_copies(&simulation, survivor) {
+            if !self.subject.spoil_newer_copies(&simulation, survivor, closed) {
                 continue;
             }
             let rotten = simulation.snapshot();
@@ -64,7 +64,7 @@ impl<S: Subject> Hunt<'_, S> {
                 return false;
             }
         }
-        self.look_alone_at_rotten(order, fallen, cut)
+        self.look_alone_at_rotten(order, fallen, cut, false)
     }
 
     /// After a close: each drive alone, and each drive's map rotten.
@@ -80,7 +80,7 @@ impl<S: Subject> Hunt<'_, S> {
         let cut = *cuts.last().expect("a case has a cut");
         let closed = Rest { snapshot: simulation.snapshot(), oracle: oracle.clone(), made: true };
         let mut right = self.look_at_each_alone(order, &closed, cut)
-            && self.look_alone_at_rotten(order, &closed, cut);
+            && self.look_alone_at_rotten(order, &closed, cut, true);
         for tier in Tier::BOTH {
             let simulation = Simulation::wake(&closed.snapshot);
             if right && self.subject.spoil_map(&simulation, tier) {

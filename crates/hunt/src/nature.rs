@@ -5,7 +5,7 @@
 use std::ops::Range;
 
 use engine::format::map_page::ENTRIES_PER_PAGE;
-use engine::{Bound, FlushMode, Tier, Tuning, Wish};
+use engine::{Bound, CacheMode, FlushMode, Tier, Tuning, Wish};
 use io::units::{GIB, KIB, MIB, MILLISECOND_NS, TIB};
 use twin::mix;
 use twin::{
@@ -81,6 +81,17 @@ fn flush_mode(random: &mut Random) -> FlushMode {
     FlushMode::Deferred(Bound { age_ms, bytes })
 }
 
+/// One run in six is of class cache, and one in sixteen changes the mode of it while clients are at work. Drawn
+/// apart, so that what else a seed decides stays as it is.
+fn cache(seed: u64) -> (Option<CacheMode>, bool) {
+    match Random::new(mix(seed ^ 0xcac4e)).below(48) {
+        0..2 => (Some(CacheMode::WriteBack), false),
+        2..5 => (Some(CacheMode::WriteThrough), false),
+        5..8 => (Some(CacheMode::WriteBack), true),
+        _ => (None, false),
+    }
+}
+
 /// What a run is about, if it is about something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Theme {
@@ -127,6 +138,8 @@ pub(crate) struct Nature {
     alone: u64,
     /// Percent of lives in which what flushes promise is changed.
     promises: u64,
+    /// The mode of the cache changes in each life.
+    changes_mode: bool,
     lies: bool,
     /// A flush fails in each life, among many.
     flushes_fail: bool,
@@ -151,8 +164,10 @@ impl Nature {
         let slow_at = FIXED_BYTES.next_multiple_of(extent_bytes);
         let mut fast = DriveSpec::fast("fast", fast_at + fast_slots * extent_bytes);
         let mut slow = DriveSpec::slow("slow", slow_at + slow_slots * extent_bytes);
-        let short =
-            (64 * MIB + 16 * extent_bytes).saturating_sub((fast_slots + slow_slots) * extent_bytes);
+        let (cache, changes_mode) = cache(seed);
+        // In class cache the slow drive alone is the volume's size.
+        let counted = if cache.is_some() { slow_slots } else { fast_slots + slow_slots };
+        let short = (64 * MIB + 16 * extent_bytes).saturating_sub(counted * extent_bytes);
         slow.size_bytes += short.next_multiple_of(extent_bytes);
         for drive in [&mut fast, &mut slow] {
             match random.below(8) {
@@ -223,7 +238,10 @@ impl Nature {
                 (of.kib_ns, of.jitter_percent, of.stall_permille, of.channels) = (0, 0, 0, 64);
             }
         }
-        let defers = random.chance(30);
+        // A fast drive that fails in write-through is left behind for good, which the lives of a run do not
+        // know of (`bereft.rs` has it die); and nothing is deferred there.
+        let through = changes_mode || cache == Some(CacheMode::WriteThrough);
+        let defers = random.chance(30) && !through;
         let flush_mode =
             if defers && random.chance(70) { flush_mode(&mut random) } else { FlushMode::Strict };
         let promises = if defers { 20 + random.below(80) } else { 0 };
@@ -235,6 +253,7 @@ impl Nature {
             extent_bytes,
             landing_bytes: LANDING_BYTES,
             flush_mode,
+            cache,
             tuning: tuning(&mut steering),
             wish: wish(&mut steering, extent_bytes),
         };
@@ -319,7 +338,7 @@ impl Nature {
             fill_extents,
             filled,
             recuts: share(50, 40),
-            mischief: if allowed.errors { share(25, 60) } else { 0 },
+            mischief: if allowed.errors && !through { share(25, 60) } else { 0 },
             damage: match theme {
                 Theme::Rotten if allowed.rot => 85,
                 _ if allowed.rot || allowed.old => share(40, 60),
@@ -333,9 +352,10 @@ impl Nature {
                 share(60, 60)
             },
             promises,
+            changes_mode,
             theme,
-            flushes_fail: allowed.errors && busy && share(25, 1) > 0,
-            lies: allowed.lies && share(4, 1) > 0,
+            flushes_fail: allowed.errors && !through && busy && share(25, 1) > 0,
+            lies: allowed.lies && !through && share(4, 1) > 0,
             rotting: if random.chance(70) { Tier::Fast } else { Tier::Slow },
             random,
         }
@@ -410,6 +430,9 @@ impl Nature {
         }
         if self.random.chance(self.promises) {
             self.change_promises(&mut life);
+        }
+        if self.changes_mode {
+            self.change_mode(&mut life);
         }
         if self.flushes_fail {
             let after_ns = self.random.below(200 * MILLISECOND_NS);
@@ -487,6 +510,18 @@ impl Nature {
             let mode = if strict { FlushMode::Strict } else { flush_mode(random) };
             let place = random.below(client.len() as u64 + 1) as usize;
             client.insert(place, Step::Promise { mode });
+        }
+    }
+
+    /// One client changes the mode of the cache, there and back.
+    fn change_mode(&mut self, life: &mut Life) {
+        let random = &mut self.random;
+        let Some(client) = life.clients.last_mut() else { return };
+        for _ in 0..1 + random.below(4) {
+            let through = random.chance(60);
+            let mode = if through { CacheMode::WriteThrough } else { CacheMode::WriteBack };
+            let place = random.below(client.len() as u64 + 1) as usize;
+            client.insert(place, Step::Mode { mode });
         }
     }
 

@@ -10,7 +10,7 @@ use io::units::{MILLISECOND_NS, SECOND_NS};
 use twin::{DriveId, DriveImage, Harm, Random, Simulation, Snapshot};
 
 use crate::alone::look_alone;
-use crate::bimetal::Bimetal;
+use crate::bimetal::{Bimetal, Cached};
 use crate::failure::Fall;
 use crate::journal::Journal;
 use crate::oracle::Oracle;
@@ -379,7 +379,12 @@ impl<'a> Player<'a> {
         seed: u64,
     ) -> Result<(), Wrong> {
         self.tally.count("drive-lost", 1);
-        match look_alone(&Bimetal, &simulation.snapshot(), survivor, &rest.oracle, seed) {
+        let fallen = simulation.snapshot();
+        let looked = match self.setting.cache {
+            None => look_alone(&Bimetal, &fallen, survivor, &rest.oracle, seed),
+            Some(mode) => look_alone(&Cached(mode), &fallen, survivor, &rest.oracle, seed),
+        };
+        match looked {
             // What is refused for good reason is no failure, and nor is what was never promised.
             Err(wrong) if (worn || rest.void) && !wrong.is_crash() => Ok(()),
             outcome => outcome.map(|_| ()),

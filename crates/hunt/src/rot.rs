@@ -49,12 +49,14 @@ pub(crate) fn spoil_map(simulation: &Simulation, tier: Tier) -> bool {
     spoilt
 }
 
-/// Spoils the newer copy of every page on one drive that has two. Says whether there was one. Not in
-/// write-through, where a cut may leave one good copy and that one must do.
-pub(crate) fn spoil_newer_copies(simulation: &Simulation, tier: Tier) -> bool {
+/// Spoils the newer copy of every page on one drive that has two. Says whether there was one. In
+/// write-through only when the volume was closed, after which both are the same: a cut may leave one good
+/// copy, and that one must do.
+pub(crate) fn spoil_newer_copies(simulation: &Simulation, tier: Tier, closed: bool) -> bool {
     let Some(superblock) = newest_superblock(simulation) else { return false };
-    if superblock.geometry.class == Class::Cache && superblock.cache_mode == CacheMode::WriteThrough
-    {
+    let through = superblock.geometry.class == Class::Cache
+        && superblock.cache_mode == CacheMode::WriteThrough;
+    if through && !closed {
         return false;
     }
     let mut spoilt = false;

@@ -28,6 +28,8 @@ pub enum Curtain {
     Closed,
     /// Power fails and the caches lose this: the act begins with a recovery.
     Cut(CacheLoss),
+    /// The process dies; what it had written lies in the caches still when the act begins.
+    Killed,
 }
 
 /// A story. The act is: make the volume if the scenario is `fresh`, open it, play, and close it
@@ -49,6 +51,14 @@ pub struct Scenario<V> {
     pub curtain: Curtain,
     /// Bytes of the volume that life after the cut uses.
     pub span: Range<u64>,
+    /// It is about the opening of the act, too: cuts begin there.
+    pub about_opening: bool,
+    /// It is played to its end only: what it does to the drives is more than a cut may.
+    pub uncut: bool,
+    /// What is left after a cut is closed, and not used on: a cut then would tear what a drive may tear.
+    pub ends_with_cut: bool,
+    /// Where time counts, cuts come at each so many-th operation: the longest stories have the most.
+    pub stride: u64,
     prepare: Act<V>,
     act: Act<V>,
 }
@@ -65,6 +75,10 @@ impl<V: 'static> Scenario<V> {
             closing: false,
             curtain: Curtain::Closed,
             span: 0..2 * MIB,
+            about_opening: false,
+            uncut: false,
+            ends_with_cut: false,
+            stride: 1,
             prepare: Box::new(|_| Box::pin(async { Ok(()) })),
             act: Box::new(|_| Box::pin(async { Ok(()) })),
         }
@@ -108,6 +122,41 @@ impl<V: 'static> Scenario<V> {
     #[must_use]
     pub fn after_cut(mut self, loss: CacheLoss) -> Self {
         self.curtain = Curtain::Cut(loss);
+        self
+    }
+
+    /// The preparation ends with the death of the process instead of a close.
+    #[must_use]
+    pub fn after_kill(mut self) -> Self {
+        self.curtain = Curtain::Killed;
+        self
+    }
+
+    /// Cuts begin with the opening of the act.
+    #[must_use]
+    pub fn about_opening(mut self) -> Self {
+        self.about_opening = true;
+        self
+    }
+
+    /// It is played to its end, and not cut.
+    #[must_use]
+    pub fn uncut(mut self) -> Self {
+        self.uncut = true;
+        self
+    }
+
+    /// What is left after a cut is not used on.
+    #[must_use]
+    pub fn ending_with_cut(mut self) -> Self {
+        self.ends_with_cut = true;
+        self
+    }
+
+    /// Where time counts, cuts come at each `stride`-th operation.
+    #[must_use]
+    pub fn in_strides(mut self, stride: u64) -> Self {
+        self.stride = stride;
         self
     }
 

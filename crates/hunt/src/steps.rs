@@ -7,7 +7,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use engine::{FlushMode, Tier};
+use engine::{CacheMode, FlushMode, Tier};
 use io::units::{KIB, MILLISECOND_NS};
 use io::{Durability, ZeroMode};
 use twin::Random;
@@ -88,6 +88,11 @@ pub enum Step {
         /// No longer than this, in virtual nanoseconds.
         ns_max: u64,
     },
+    /// Class cache: writes are on the slow drive at another time from now on.
+    Mode {
+        /// When.
+        mode: CacheMode,
+    },
     /// Flushes promise something else from now on. Only one client may change that.
     Promise {
         /// What.
@@ -120,6 +125,9 @@ impl Step {
             }
             Step::Flush => watched.flush().await,
             Step::Promise { mode } => watched.promise(mode).await,
+            Step::Mode { mode } => {
+                watched.volume().set_cache_mode(mode).await.map_err(Trouble::Refused)
+            }
             Step::Warm { at, length } => {
                 watched.volume().cache(at, length).await.map_err(Trouble::Refused)
             }
@@ -134,7 +142,8 @@ impl Step {
             | Step::Trim { length, .. }
             | Step::Zero { length, .. }
             | Step::Warm { length, .. } => length,
-            Step::Rest { .. } | Step::Lurk { .. } | Step::Flush | Step::Promise { .. } => 0,
+            Step::Rest { .. } | Step::Lurk { .. } | Step::Flush => 0,
+            Step::Promise { .. } | Step::Mode { .. } => 0,
         }
     }
 
@@ -148,7 +157,8 @@ impl Step {
             | Step::Trim { length, .. }
             | Step::Zero { length, .. }
             | Step::Warm { length, .. } => *length = (*length / 2).next_multiple_of(unit),
-            Step::Rest { .. } | Step::Lurk { .. } | Step::Flush | Step::Promise { .. } => {}
+            Step::Rest { .. } | Step::Lurk { .. } | Step::Flush => {}
+            Step::Promise { .. } | Step::Mode { .. } => {}
         }
         (shorter.bytes() < self.bytes()).then_some(shorter)
     }
@@ -167,6 +177,7 @@ impl fmt::Display for Step {
             }
             Step::Flush => return write!(f, "flush"),
             Step::Promise { mode } => return write!(f, "promise {mode}"),
+            Step::Mode { mode } => return write!(f, "change to {mode}"),
             Step::Write { at, length, forced } => ("write", at, length, forced),
             Step::Read { at, length } => ("read", at, length, false),
             Step::Trim { at, length, forced } => ("trim", at, length, forced),

@@ -3,18 +3,30 @@
 //! that a story cannot become empty unnoticed.
 
 mod behind;
+mod bereaved;
+mod bounding;
 mod caching;
+mod cramming;
+mod damaging;
 mod deferring;
 mod doubting;
 mod failing;
+mod leaving;
 mod moving;
+mod opening;
+mod paging;
 mod racing;
+mod refusing;
+mod slots;
+mod through;
 mod writing;
 
 use std::cell::RefCell;
+use std::ops::Range;
+use std::pin::Pin;
 use std::rc::Rc;
 
-use engine::{CacheMode, Engine, Status};
+use engine::{CacheMode, Engine, Status, Wish};
 use io::Durability::Volatile;
 use io::units::{KIB, MIB, MILLISECOND_NS, SECOND_NS};
 use io::{ErrorKind, IoError};
@@ -92,6 +104,39 @@ pub fn stories(seed: u64, atomic_write_bytes: u32) -> Vec<Story> {
         behind::pressed(&drives),
         behind::into_deferred(&drives),
         behind::refused(&drives),
+        doubting::beside_one_another(&drives),
+        slots::from_the_first(&drives),
+        slots::again_and_again(&drives),
+        slots::beside_a_superblock(&drives),
+        slots::beside_flushes(&drives),
+        slots::lasting_reads(&drives),
+        paging::checkpoints_in_a_row(&drives),
+        paging::records_on_their_way(&drives),
+        opening::after_a_torn_superblock(&drives),
+        opening::after_a_death(&drives),
+        opening::after_a_death_below(&drives),
+        opening::with_a_page_to_mend(&drives),
+        opening::over_a_lost_session(&drives),
+        opening::laps_in_step(&drives),
+        refusing::a_record(&drives, false),
+        refusing::a_record(&drives, true),
+        refusing::whole_extents(&drives),
+        refusing::a_flush_below(&drives),
+        refusing::a_read_of_what_moves(&drives),
+        leaving::written_as_they_leave(&drives),
+        leaving::closed_as_they_leave(&drives),
+        leaving::read_as_they_are_destaged(&drives),
+        leaving::destaged_as_they_are_written(&drives),
+        cramming::a_log_of_what_lives(&drives),
+        cramming::fresh_extents_over_a_full_log(&drives),
+        damaging::a_block_of_the_log(&drives),
+        damaging::drives_of_other_moments(&drives),
+        racing::flushes_that_overlap(&drives),
+        bounding::whole_extents(&drives),
+        bounding::changes_beside_homes(&drives),
+        bounding::a_write_during_a_flush(&drives),
+        bounding::a_stream_of_small_writes(&drives),
+        bounding::no_more_than_the_bound(&drives),
     ];
     all.push(mixture(seed, atomic_write_bytes));
     all
@@ -106,7 +151,33 @@ pub fn cache_stories(seed: u64, atomic_write_bytes: u32) -> Vec<(CacheMode, Stor
         caching::back(&drives),
         caching::changing(&drives),
         caching::changing_at_destage(&drives),
+        through::beside_one_another(&drives),
+        through::copied_at_once(&drives),
+        through::changed_while_written(&drives),
+        through::dirty_copies(&drives),
     ]
+}
+
+/// Stories of a slow drive that serves alone ([`crate::Widowed`]), on drives that tear 4 KiB those in which
+/// no data is under way when power fails.
+pub fn alone_stories(seed: u64, atomic_write_bytes: u32) -> Vec<Story> {
+    let drives = Drives { seed, atomic_write_bytes };
+    let mut all = vec![bereaved::holes(&drives)];
+    if atomic_write_bytes >= 4096 {
+        all.extend([
+            bereaved::data_and_holes(&drives),
+            writing::small_writes(&drives),
+            writing::unaligned_writes(&drives),
+            writing::trims(&drives),
+        ]);
+    }
+    all
+}
+
+/// Stories of a cache that is given a new fast drive at each opening ([`crate::Remarried`]).
+pub fn attach_stories(seed: u64) -> Vec<Story> {
+    let drives = Drives { seed, atomic_write_bytes: 4096 };
+    vec![bereaved::with_copies(&drives), writing::small_writes(&drives)]
 }
 
 /// A longer life on drives of many kinds, which begins with a recovery: for hunting. Its
@@ -214,6 +285,28 @@ fn insist(stage: &Stage<Engine>, what: &str, deed: fn(&Status) -> bool) -> Resul
     if through || deed(&status) { Ok(()) } else { Err(missed(what, &status)) }
 }
 
+/// Being refused is no trouble; only a lie is.
+fn unless_refused(outcome: Result<(), Trouble>) -> Result<(), Trouble> {
+    outcome.or_else(|trouble| match trouble {
+        Trouble::Refused(_) => Ok(()),
+        lie => Err(lie),
+    })
+}
+
+/// Wishes something for some extents, which are moved when clients rest.
+async fn wish(stage: &Stage<Engine>, extents: Range<u64>, wish: Wish) -> Result<(), Trouble> {
+    let length = (extents.end - extents.start) * EXTENT;
+    let wished = stage.volume.volume().wish(extents.start * EXTENT, length, Some(wish)).await;
+    wished.map_err(|error| Trouble::Refused(IoError::from(error)))
+}
+
+fn boxed<F>(future: F) -> Pin<Box<dyn Future<Output = Result<(), Trouble>>>>
+where
+    F: Future<Output = Result<(), Trouble>> + 'static,
+{
+    Box::pin(future)
+}
+
 async fn idle(volume: &Prey) {
     volume.io().sleep(IDLE_NS).await;
 }
@@ -235,7 +328,7 @@ async fn until_background(stage: &Stage<Engine>) {
 }
 
 /// Writes extents as a whole and makes them durable.
-async fn lay(volume: &Prey, extents: std::ops::Range<u64>) -> Result<(), Trouble> {
+async fn lay(volume: &Prey, extents: Range<u64>) -> Result<(), Trouble> {
     for extent in extents {
         volume.write(extent * EXTENT, EXTENT, Volatile).await?;
     }

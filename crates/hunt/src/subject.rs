@@ -1,6 +1,6 @@
 //! What is attacked: anything that makes a volume of two drives.
 
-use engine::{FlushMode, Tier};
+use engine::{CacheMode, FlushMode, Tier};
 use io::{Device, ErrorKind, Io, IoError, Volume};
 use twin::Simulation;
 
@@ -20,6 +20,11 @@ pub trait Prey: Volume + Clone {
     /// Changes what flushes promise.
     async fn set_flush_mode(&self, _mode: FlushMode) -> Result<(), IoError> {
         Err(IoError::new(ErrorKind::Unsupported, "flushes promise what they promise"))
+    }
+
+    /// Class cache: changes when writes are on the slow drive.
+    async fn set_cache_mode(&self, _mode: CacheMode) -> Result<(), IoError> {
+        Err(IoError::new(ErrorKind::Unsupported, "it is no cache"))
     }
 }
 
@@ -52,8 +57,8 @@ pub trait Subject: Sync {
     }
 
     /// Lets the newer copies of the map rot on one drive of a machine at rest; `false`: there are none,
-    /// or they are promised to be more than their older ones.
-    fn spoil_newer_copies(&self, _simulation: &Simulation, _tier: Tier) -> bool {
+    /// or they are promised to be more than their older ones. `closed`: the volume was closed in order.
+    fn spoil_newer_copies(&self, _simulation: &Simulation, _tier: Tier, _closed: bool) -> bool {
         false
     }
 

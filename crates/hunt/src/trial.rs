@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use engine::{CreateOptions, FlushMode, Geometry, Tier, Tuning, Wish};
+use engine::{CacheMode, Class, CreateOptions, FlushMode, Geometry, Tier, Tuning, Wish};
 use io::DeviceInfo;
 use twin::{CutPoint, DriveSpec, Fault, Faults, Harm};
 
@@ -23,6 +23,8 @@ pub struct Setting {
     pub landing_bytes: u64,
     /// What flushes promise at first.
     pub flush_mode: FlushMode,
+    /// Of class cache, in this mode at first; otherwise of class span.
+    pub cache: Option<CacheMode>,
     /// Settings of placement.
     pub tuning: Tuning,
     /// What is wished for a range while clients are served: offset, length, wish.
@@ -37,6 +39,8 @@ impl Setting {
             landing_bytes: Some(self.landing_bytes),
             flush_mode: self.flush_mode,
             tuning: self.tuning,
+            class: if self.cache.is_some() { Class::Cache } else { Class::Span },
+            cache_mode: self.cache.unwrap_or_default(),
             ..CreateOptions::new("prey")
         }
     }

@@ -6,7 +6,10 @@ use std::future::Future;
 use std::rc::Rc;
 
 use engine::{CacheMode, Engine, Tier};
-use hunt::{Cached, Effort, Oracle, Subject, Watched, Workload, cache_stories, enumerate, stories};
+use hunt::{
+    Cached, Effort, Oracle, Remarried, Subject, Watched, Widowed, Workload, alone_stories,
+    attach_stories, cache_stories, enumerate, stories,
+};
 use io::units::{KIB, MIB, SECOND_NS};
 use io::{Device, Io};
 use twin::{CacheLoss, DriveId, DriveSpec, Random, Simulation};
@@ -19,8 +22,8 @@ fn survives(mode: CacheMode, atomic_write_bytes: u32) {
     let through = mode == CacheMode::WriteThrough;
     // What only the slow drive has of unflushed writes is as whole as that drive writes it.
     let alone_every = if through && atomic_write_bytes == 512 { 0 } else { 8 };
-    let effort = Effort {
-        stride: 11,
+    let mut effort = Effort {
+        stride: 23,
         seeds: 1,
         recut_every: 500,
         relive_every: 8,
@@ -29,10 +32,14 @@ fn survives(mode: CacheMode, atomic_write_bytes: u32) {
     };
     for story in stories(SEED, atomic_write_bytes) {
         // A drive whose flush fails is left behind there for good.
-        let elsewhere = ["deferred", "a flush fails", "the slow drive refuses"];
-        if elsewhere.iter().any(|name| story.name.starts_with(name)) && through {
+        // What is moved or placed otherwise in class cache has stories of its own.
+        let elsewhere = ["deferred", "a flush fails", "the slow drive refuses", "the fast drive"];
+        let elsewhere = elsewhere.iter().any(|name| story.name.starts_with(name)) && through;
+        let of_span = ["slots:", "cold", "hot", "doubts", "drives", "openings:", "a block of"];
+        if elsewhere || of_span.iter().any(|name| story.name.starts_with(name)) || story.uncut {
             continue;
         }
+        effort.stride = 23 * story.stride;
         let begun = std::time::Instant::now();
         let report = enumerate(&Cached(mode), &story, &effort);
         println!(
@@ -205,7 +212,7 @@ fn what_class_cache_alone_does_survives_cuts_and_deaths() {
                 // What only the slow drive has of unflushed writes is as whole as that drive writes it.
                 let whole = atomic_write_bytes == 4096 || mode == CacheMode::WriteBack;
                 let effort = Effort {
-                    stride: 3,
+                    stride: 5 * story.stride,
                     seeds: 1,
                     alone_every: if whole { 4 } else { 0 },
                     rot_every: 20,
@@ -215,5 +222,23 @@ fn what_class_cache_alone_does_survives_cuts_and_deaths() {
                 enumerate(&Cached(mode), &story, &effort).expect_clean();
             }
         }
+    }
+}
+
+#[test]
+fn the_slow_drive_alone_survives_cuts() {
+    for atomic_write_bytes in [512, 4096] {
+        for story in alone_stories(SEED, atomic_write_bytes) {
+            let effort = Effort { stride: 2, recut_every: 100, ..Effort::default() };
+            enumerate(&Widowed, &story, &effort).expect_clean();
+        }
+    }
+}
+
+#[test]
+fn a_new_fast_drive_survives_cuts_while_it_is_attached() {
+    for story in attach_stories(SEED) {
+        let effort = Effort { stride: 2, recut_every: 100, seeds: 1, ..Effort::default() };
+        enumerate(&Remarried, &story, &effort).expect_clean();
     }
 }

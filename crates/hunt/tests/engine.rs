@@ -15,30 +15,27 @@ use twin::{CacheLoss, DriveSpec, Random, Simulation};
 /// Stories are the same in each run; other seeds are for hunting.
 const SEED: u64 = 1;
 
+/// Each so many-th operation is cut here; all of them by `cargo run --example tales` (docs/hunting.md).
+const STRIDE: u64 = 3;
+
 fn survives(name: &str) {
     let mut played = 0;
     for (atomic_write_bytes, seeds) in [(512, 2), (4096, 1)] {
         // Drives that tear 4 KiB have the most to tear.
-        let stride = match name {
-            // The longest stories: each case replays and reads much of a log.
-            "deferred: destage, moves and checkpoints"
-            | "doubts: checkpoints that leave a page" => 16,
-            "a full log" | "drives in step" | "doubts: a vast volume" => 4,
-            _ => 1,
-        };
-        let effort = Effort {
-            stride,
-            seeds,
-            recut_every: 400,
-            relive_every: 8,
-            rot_every: 20,
-            ..Effort::default()
-        };
         for story in stories(SEED, atomic_write_bytes) {
-            if story.name == name {
-                enumerate(&Bimetal, &story, &effort).expect_clean();
-                played += 1;
+            if story.name != name {
+                continue;
             }
+            let effort = Effort {
+                stride: STRIDE * story.stride,
+                seeds,
+                recut_every: 400,
+                relive_every: 8,
+                rot_every: 20,
+                ..Effort::default()
+            };
+            enumerate(&Bimetal, &story, &effort).expect_clean();
+            played += 1;
         }
     }
     assert!(played > 0, "there is no story '{name}'");
@@ -108,6 +105,47 @@ survives! {
     a_volume_survives_writes_behind_into_deferred_mode: "behind: into deferred mode and back",
     a_volume_survives_a_drive_that_refuses_what_is_behind:
         "behind: a drive refuses what was acknowledged",
+    the_slow_drive_vouches_for_the_truth_of_changes_beside_one_another:
+        "doubts: changes beside one another",
+    a_volume_survives_that_the_first_slots_of_a_session_are_given_up:
+        "slots: from the first of a session",
+    a_volume_survives_an_extent_written_again_and_again: "slots: the same extent again and again",
+    a_volume_survives_a_flush_that_a_superblock_does_not_know_of: "slots: beside a superblock",
+    a_volume_survives_slots_that_change_hands_beside_flushes: "slots: beside flushes",
+    a_volume_survives_reads_that_last: "reads that last",
+    a_volume_survives_checkpoint_upon_checkpoint: "checkpoint upon checkpoint",
+    a_volume_survives_records_that_take_long: "records on their way",
+    a_volume_opens_after_a_torn_superblock: "openings: after a torn superblock",
+    a_volume_opens_after_a_death_of_the_process: "openings: after a death of the process",
+    a_volume_opens_after_a_death_over_the_slow_drive:
+        "openings: after a death, over the slow drive",
+    a_volume_opens_with_a_page_to_mend: "openings: a page to mend",
+    a_volume_opens_over_the_records_of_a_lost_session:
+        "openings: over the records of a lost session",
+    a_volume_survives_laps_of_its_log_in_step: "laps of the log in step",
+    a_record_that_is_refused_is_told: "the fast drive refuses a record",
+    a_large_record_that_is_refused_is_told: "the fast drive refuses a large record",
+    a_whole_extent_that_is_refused_is_told: "drives refuse whole extents",
+    a_flush_that_the_slow_drive_refuses_is_told: "the slow drive refuses to flush",
+    what_cannot_be_read_is_not_moved: "the fast drive refuses to give what moves",
+    a_volume_survives_writes_to_what_leaves: "cold extents are written as they leave",
+    the_slow_drive_vouches_for_the_truth_of_what_has_left: "doubts: closed as extents leave",
+    a_volume_survives_reads_of_what_is_destaged: "hot extents are read as they are destaged",
+    a_volume_survives_a_destage_of_what_is_written: "hot extents are destaged as they are written",
+    a_log_full_of_what_lives_is_emptied: "a log full of what lives",
+    a_full_log_leaves_room_for_fresh_extents: "fresh extents over a full log",
+    a_block_that_rots_in_the_log_is_an_error_and_nothing_else: "a block of the log rots",
+    drives_of_other_moments_are_refused: "drives of other moments of a session",
+    a_flush_waits_for_the_one_that_has_taken_its_changes: "flushes that overlap",
+    a_flush_in_deferred_mode_survives_the_death_of_the_process:
+        "deferred: whole extents and flushes",
+    a_volume_keeps_its_promises_while_they_change_beside_homes:
+        "deferred: the mode is changed beside homes",
+    a_deferred_volume_keeps_its_bound_for_a_write_during_a_flush:
+        "deferred: a write during a flush",
+    a_deferred_volume_keeps_its_bound_without_a_pause: "deferred: small writes without a pause",
+    a_deferred_volume_orders_no_more_than_its_bound:
+        "deferred: no more is ordered than the bound",
     a_volume_survives_a_mixture: "mixture",
 }
 

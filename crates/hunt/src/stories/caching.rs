@@ -1,14 +1,12 @@
 //! Class cache: what only volumes do that have every extent on the slow drive, in both modes, and the
 //! changes between these.
 
-use std::pin::Pin;
-
 use engine::CacheMode::{self, WriteBack, WriteThrough};
 use io::Durability::{Durable, Volatile};
 use io::units::{KIB, MILLISECOND_NS};
 use io::{IoError, ZeroMode};
 
-use super::{Drives, EXTENT, Prey, Story, idle, lay, scatter, together};
+use super::{Drives, EXTENT, Prey, Story, boxed, idle, lay, scatter, together};
 use crate::scenario::Stage;
 use crate::watched::Trouble;
 use crate::workload::Workload;
@@ -17,7 +15,7 @@ use engine::Engine;
 /// Extents that the fast drive has copies of.
 const WARM: u64 = 6;
 
-async fn change(stage: &Stage<Engine>, mode: CacheMode) -> Result<(), Trouble> {
+pub(super) async fn change(stage: &Stage<Engine>, mode: CacheMode) -> Result<(), Trouble> {
     let changed = stage.volume.volume().set_cache_mode(mode).await;
     changed.map_err(|error| Trouble::Refused(IoError::from(error)))
 }
@@ -119,13 +117,6 @@ pub(super) fn back(drives: &Drives) -> (CacheMode, Story) {
             volume.read(0, WARM * EXTENT).await
         });
     (WriteBack, story)
-}
-
-fn boxed<F>(future: F) -> Pin<Box<dyn Future<Output = Result<(), Trouble>>>>
-where
-    F: Future<Output = Result<(), Trouble>> + 'static,
-{
-    Box::pin(future)
 }
 
 /// The mode changes to and fro while clients are at work.

@@ -118,6 +118,7 @@ pub(super) fn destage(drives: &Drives) -> Story {
             }
             insist(&stage, "destaging", |status| status.moves.destaged_bytes > 0)
         })
+        .in_strides(16)
 }
 
 /// Into deferred mode over homes that are being written in place, and back again.

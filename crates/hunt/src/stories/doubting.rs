@@ -4,7 +4,9 @@
 use io::Durability::Volatile;
 use io::units::{GIB, KIB, MILLISECOND_NS};
 
-use super::{Drives, EXTENT, FAST_EXTENTS, Prey, Story, idle, insist, lay, scatter, together};
+use super::{
+    Drives, EXTENT, FAST_EXTENTS, Prey, Story, boxed, idle, insist, lay, scatter, together,
+};
 use crate::watched::Trouble;
 
 /// A slow drive with more extents than there are marks: one stands for two.
@@ -41,6 +43,39 @@ pub(super) fn changes(drives: &Drives) -> Story {
             volume.flush().await?;
             scatter(volume, seed, 2, 2).await?;
             insist(&stage, "destaging", |status| status.moves.destaged_bytes > 0)
+        })
+}
+
+/// One client's change comes while the marks for another one's are on their way.
+pub(super) fn beside_one_another(drives: &Drives) -> Story {
+    drives
+        .story("doubts: changes beside one another")
+        .prepare(|stage| async move {
+            lay(&stage.volume, 0..FAST_EXTENTS + 4).await?;
+            idle(&stage.volume).await;
+            Ok(())
+        })
+        .act(|stage| async move {
+            let volume = &stage.volume;
+            // Opened anew, all that is not known is in doubt until clients have rested.
+            volume.write(0, 4096, Volatile).await?;
+            idle(volume).await;
+            for round in 0..2 {
+                let at = (FIRST_SLOW + 3 * round) * EXTENT;
+                let (first, second) = (volume.clone(), volume.clone());
+                let one = boxed(async move {
+                    first.write(at, 4096, Volatile).await?;
+                    first.flush().await
+                });
+                let other = boxed(async move {
+                    second.io().sleep(4 * MILLISECOND_NS).await;
+                    second.write(at + EXTENT, 4096, Volatile).await?;
+                    second.flush().await?;
+                    second.write(8192, 4096, Volatile).await
+                });
+                together(volume, [one, other].into_iter()).await?;
+            }
+            Ok(())
         })
 }
 
@@ -102,6 +137,7 @@ pub(super) fn checkpoints(drives: &Drives) -> Story {
             volume.flush().await?;
             insist(&stage, "a checkpoint", |status| status.log.checkpoints > 0)
         })
+        .in_strides(16)
 }
 
 /// Reads an extent until it is worth a place on the fast drive.
@@ -151,7 +187,7 @@ pub(super) fn vast(drives: &Drives) -> Story {
             volume.flush().await?;
             insist(&stage, "destaging", |status| status.moves.destaged_bytes > 0)
         });
-    let mut story = story;
+    let mut story = story.in_strides(4);
     story.slow.size_bytes = VAST_BYTES;
     story
 }

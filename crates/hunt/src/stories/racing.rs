@@ -8,8 +8,7 @@ use io::{ErrorKind, ZeroMode};
 use twin::{Fault, Kind, Random};
 
 use super::{
-    Drives, EXTENT, FAST_EXTENTS, Prey, Story, idle, insist, lay, scatter, together,
-    until_background,
+    Drives, EXTENT, FAST_EXTENTS, Prey, Story, boxed, idle, insist, lay, scatter, together,
 };
 use crate::watched::Trouble;
 
@@ -34,11 +33,10 @@ pub(super) fn flushes_side_by_side(drives: &Drives) -> Story {
         .act(move |stage| async move {
             let (volume, machine) = (&stage.volume, &stage.machine);
             let fast = machine.drives()[0];
-            // The volume destages; its next flush of the fast drive is struck.
-            until_background(&stage).await;
+            // The volume destages when clients rest, and the flush of that is struck.
             machine.strike_next(fast, Fault::FailedFlush, 1);
             let before = machine.counters(fast).flushes;
-            for _ in 0..10_000 {
+            for _ in 0..20_000 {
                 if machine.counters(fast).flushes > before {
                     break;
                 }
@@ -51,6 +49,34 @@ pub(super) fn flushes_side_by_side(drives: &Drives) -> Story {
                 {
                     return lie;
                 }
+            }
+            Ok(())
+        });
+    story.fast.latencies.flush_ns = 17_500_000;
+    story
+}
+
+/// Two clients flush, the second while the first one's flush has taken all there is to make durable.
+pub(super) fn flushes_that_overlap(drives: &Drives) -> Story {
+    let mut story = drives
+        .story("flushes that overlap")
+        .prepare(|stage| async move {
+            lay(&stage.volume, 0..4).await?;
+            idle(&stage.volume).await;
+            Ok(())
+        })
+        .act(|stage| async move {
+            let volume = &stage.volume;
+            for round in 0..3 {
+                volume.write(round * 8192, 4096, Volatile).await?;
+                let (first, second) = (volume.clone(), volume.clone());
+                let one = boxed(async move { first.flush().await });
+                let other = boxed(async move {
+                    second.io().sleep(2 * MILLISECOND_NS).await;
+                    second.flush().await?;
+                    second.write(EXTENT + round * 8192, 4096, Volatile).await
+                });
+                together(volume, [one, other].into_iter()).await?;
             }
             Ok(())
         });
@@ -152,13 +178,11 @@ pub(super) fn switches_below(drives: &Drives) -> Story {
             let writers: Vec<_> = (0..6u64)
                 .map(|writer| {
                     let volume = volume.clone();
-                    Box::pin(async move { volume.write(writer % 3 * EXTENT, 4096, Volatile).await })
-                        as std::pin::Pin<Box<dyn Future<Output = _>>>
+                    boxed(async move { volume.write(writer % 3 * EXTENT, 4096, Volatile).await })
                 })
                 .collect();
             let switch = volume.clone();
-            let change: std::pin::Pin<Box<dyn Future<Output = _>>> =
-                Box::pin(async move { defer(&switch).await });
+            let change = boxed(async move { defer(&switch).await });
             together(volume, writers.into_iter().chain([change])).await?;
             volume.write(below(3), 4096, Volatile).await
         })
@@ -192,11 +216,7 @@ pub(super) fn zeros_fill_the_index(drives: &Drives) -> Story {
                     volume.flush().await
                 }
             });
-            let zeros =
-                zeros.map(|one| Box::pin(one) as std::pin::Pin<Box<dyn Future<Output = _>>>);
-            let trims =
-                trims.map(|one| Box::pin(one) as std::pin::Pin<Box<dyn Future<Output = _>>>);
-            together(volume, zeros.chain(trims)).await?;
+            together(volume, zeros.map(boxed).chain(trims.map(boxed))).await?;
             volume.write(0, 4096, Volatile).await?;
             volume.flush().await?;
             volume.io().sleep(200 * MILLISECOND_NS).await;
@@ -241,7 +261,8 @@ pub(super) fn in_step(drives: &Drives) -> Story {
             });
             together(&stage.volume, clients).await?;
             insist(&stage, "a checkpoint", |status| status.log.checkpoints > 0)
-        });
+        })
+        .in_strides(4);
     for drive in [&mut story.fast, &mut story.slow] {
         let of = &mut drive.latencies;
         for time in [&mut of.read_ns, &mut of.write_ns, &mut of.flush_ns, &mut of.trim_ns] {
