@@ -131,7 +131,6 @@ pub(crate) async fn set_mode(shared: &Rc<Shared>, mode: FlushMode) -> Result<(),
         if !canary!(StrictWithoutFlush) {
             flush_all(shared).await?;
         }
-        shared.state.borrow_mut().exposure.keep_order(false);
     } else if was == FlushMode::Strict {
         // What was written in place has no order: it must be durable before anything is only
         // ordered after it.
@@ -161,5 +160,11 @@ pub(crate) async fn set_mode(shared: &Rc<Shared>, mode: FlushMode) -> Result<(),
     shared.flushed.wake_all();
     shared.flush_work.wake_all();
     marks::hit(Mark::FlushModeChanged);
-    write_superblock(shared, |superblock| superblock.flush_mode = mode).await
+    write_superblock(shared, |superblock| superblock.flush_mode = mode).await?;
+    if mode == FlushMode::Strict {
+        // What a power cut leaves is judged by what the superblock says: as long as that is deferred, a home
+        // written in place could outlive an earlier write.
+        shared.state.borrow_mut().exposure.keep_order(false);
+    }
+    Ok(())
 }

@@ -38,6 +38,7 @@ pub const FREE: &[Canary] = &[
     Canary::ClaimNotDurable,
     Canary::RepairedTogether,
     Canary::VouchedOverDirtyPage,
+    Canary::StrictWithoutFlush,
 ];
 
 /// Names of stories, the likeliest first.

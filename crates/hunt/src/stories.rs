@@ -296,7 +296,8 @@ fn unless_refused(outcome: Result<(), Trouble>) -> Result<(), Trouble> {
 /// Wishes something for some extents, which are moved when clients rest.
 async fn wish(stage: &Stage<Engine>, extents: Range<u64>, wish: Wish) -> Result<(), Trouble> {
     let length = (extents.end - extents.start) * EXTENT;
-    let wished = stage.volume.volume().wish(extents.start * EXTENT, length, Some(wish)).await;
+    let range = (extents.start * EXTENT, length);
+    let wished = stage.volume.volume().wish(&[range], Some(wish)).await;
     wished.map_err(|error| Trouble::Refused(IoError::from(error)))
 }
 
