@@ -143,10 +143,15 @@ fn measure(
 
 /// One measurement, with the server's CPU time over it.
 fn take_turn(server: &Server, clients: &Clients, step: Step) -> Result<Sample> {
-    let cpu_before_us = server.cpu_us()?;
+    let (cpu_before_us, read_before) = (server.cpu_us()?, server.drive_read_bytes()?);
     let outcome = clients.run(server, step)?;
     let cpu_us = (server.cpu_us()? - cpu_before_us) as f64;
-    Ok(Sample { per_second: outcome.per_second, cpu_us: cpu_us / outcome.requests })
+    let read_bytes = (server.drive_read_bytes()? - read_before) as f64;
+    Ok(Sample {
+        per_second: outcome.per_second,
+        cpu_us: cpu_us / outcome.requests,
+        from_drive: read_bytes / (outcome.requests * step.block_bytes as f64),
+    })
 }
 
 /// Waits until what the turn left in caches is on the drive and the server rests.

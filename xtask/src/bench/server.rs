@@ -24,6 +24,8 @@ pub const LANDING_BYTES: u64 = 256 << 20;
 const FAST_BYTES: u64 = 2 * SPAN_BYTES;
 /// Sparse, and not touched: all rows are hits of the fast drive.
 const SLOW_BYTES: u64 = 8 * SPAN_BYTES;
+/// So much is acknowledged before it is written, where it is.
+const BEHIND: &str = "16M";
 /// A server that is not there after this long will not come.
 const START_MAX: Duration = Duration::from_secs(30);
 /// A server that has not ended after this long is killed.
@@ -34,6 +36,8 @@ const POLL: Duration = Duration::from_millis(20);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Bimetal,
+    /// bimetal with write-behind.
+    BimetalBehind,
     NbdkitNoCache,
     QemuNoCache,
     Nbdkit,
@@ -41,14 +45,21 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them: bimetal, then those that keep out of the page cache, then those that use it.
-    pub const ALL: [Kind; 5] =
-        [Kind::Bimetal, Kind::NbdkitNoCache, Kind::QemuNoCache, Kind::Nbdkit, Kind::Qemu];
+    /// All of them: ours, then those that are asked to keep out of the page cache, then those that use it.
+    pub const ALL: [Kind; 6] = [
+        Kind::Bimetal,
+        Kind::BimetalBehind,
+        Kind::NbdkitNoCache,
+        Kind::QemuNoCache,
+        Kind::Nbdkit,
+        Kind::Qemu,
+    ];
 
     /// What tables call it.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Bimetal => "bimetal",
+            Kind::BimetalBehind => "bimetal, behind",
             Kind::NbdkitNoCache => "nbdkit cache=none",
             Kind::QemuNoCache => "qemu-nbd cache=none",
             Kind::Nbdkit => "nbdkit",
@@ -56,9 +67,14 @@ impl Kind {
         }
     }
 
-    /// Whether unflushed writes and repeated reads may be served from the page cache.
-    pub fn page_cache(self) -> bool {
-        matches!(self, Kind::Nbdkit | Kind::Qemu)
+    /// Whether it is bimetal.
+    pub fn ours(self) -> bool {
+        matches!(self, Kind::Bimetal | Kind::BimetalBehind)
+    }
+
+    /// Whether a write may be acknowledged before the drive has it.
+    pub fn keeps_writes(self) -> bool {
+        matches!(self, Kind::BimetalBehind | Kind::Nbdkit | Kind::Qemu)
     }
 }
 
@@ -74,13 +90,17 @@ pub struct Server {
 impl Server {
     /// Makes its backing file, starts it and waits until it takes connections.
     pub fn start(kind: Kind, files: &Backing, clients: &Clients) -> Result<Server> {
-        let label = kind.name().replace([' ', '='], "-");
+        let label = kind.name().replace([' ', '=', ','], "-");
         let socket = files.beside_sockets(&format!("{label}.sock"));
         let log = files.beside_sockets(&format!("{label}.log"));
-        let bytes = if kind == Kind::Bimetal { FAST_BYTES } else { SPAN_BYTES };
+        let bytes = if kind.ours() { FAST_BYTES } else { SPAN_BYTES };
         let backing = files.file(&format!("{label}.img"), bytes)?;
         let mut command = match kind {
-            Kind::Bimetal => bimetal(files, &clients.bimetal(), &backing, &socket)?,
+            Kind::Bimetal => bimetal(files, &clients.bimetal(), (&label, &backing), &socket, None)?,
+            Kind::BimetalBehind => {
+                let behind = Some(BEHIND);
+                bimetal(files, &clients.bimetal(), (&label, &backing), &socket, behind)?
+            }
             Kind::Nbdkit => nbdkit(&backing, &socket, &[]),
             Kind::NbdkitNoCache => nbdkit(&backing, &socket, &["cache=none"]),
             Kind::Qemu => qemu(&backing, &socket, &[]),
@@ -115,6 +135,14 @@ impl Server {
         let text = fs::read_to_string(&path).with_context(|| path.clone())?;
         let ticks = cpu_ticks(&text).with_context(|| format!("{path} says: {text}"))?;
         Ok(ticks * self.tick_us)
+    }
+
+    /// Bytes that the process has had read from drives so far, by itself or into the page cache.
+    pub fn drive_read_bytes(&self) -> Result<u64> {
+        let path = format!("/proc/{}/io", self.child.id());
+        let text = fs::read_to_string(&path).with_context(|| path.clone())?;
+        let line = text.lines().find_map(|line| line.strip_prefix("read_bytes: "));
+        line.and_then(|bytes| bytes.parse().ok()).with_context(|| format!("{path} says: {text}"))
     }
 
     /// What the page cache still holds goes to the drive.
@@ -161,27 +189,38 @@ impl Drop for Server {
 }
 
 /// Makes the volume; gives the command that serves it.
-fn bimetal(files: &Backing, program: &Path, fast: &Path, socket: &Path) -> Result<Command> {
+fn bimetal(
+    files: &Backing,
+    program: &Path,
+    (name, fast): (&str, &Path),
+    socket: &Path,
+    behind: Option<&str>,
+) -> Result<Command> {
     let configuration = files.beside_sockets("volumes");
-    let mut slow = files.directory().join("bimetal-slow.img").into_os_string();
+    let mut slow = files.directory().join(format!("{name}-slow.img")).into_os_string();
     slow.push(format!(":{SLOW_BYTES}"));
-    let created = Command::new(program)
-        .arg("--config-dir")
-        .arg(&configuration)
-        .args(["create", "bench", "--landing", &LANDING_BYTES.to_string(), "--fast"])
-        .arg(fast)
-        .arg("--slow")
-        .arg(slow)
-        .output()
-        .with_context(|| format!("running {}", program.display()))?;
-    if !created.status.success() {
-        bail!("bimetal create: {}", String::from_utf8_lossy(&created.stderr).trim());
+    let mut create = Command::new(program);
+    create.arg("--config-dir").arg(&configuration).args(["create", name, "--landing"]);
+    create.arg(LANDING_BYTES.to_string()).arg("--fast").arg(fast).arg("--slow").arg(slow);
+    succeed(&mut create)?;
+    if let Some(behind) = behind {
+        let mut set = Command::new(program);
+        set.arg("--config-dir").arg(&configuration);
+        succeed(set.args(["set", name, &format!("write_behind={behind}")]))?;
     }
     let mut command = Command::new(program);
     command.arg("--config-dir").arg(&configuration);
-    command.args(["serve", "bench", "--exit-with-parent", "--nbd"]);
+    command.args(["serve", name, "--exit-with-parent", "--nbd"]);
     command.arg(format!("unix:{}", socket.display()));
     Ok(command)
+}
+
+fn succeed(command: &mut Command) -> Result<()> {
+    let output = command.output().with_context(|| format!("running {command:?}"))?;
+    if !output.status.success() {
+        bail!("{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(())
 }
 
 fn nbdkit(backing: &Path, socket: &Path, more: &[&str]) -> Command {
