@@ -81,6 +81,26 @@ fn file_is_where_it_is_said_to_be(mkfs: &[&str]) {
     place.bimetal(&["where", "conf"]).expect(0, &[]);
     let stranger = place.bimetal(&["where", "conf/volumes/v.toml"]);
     assert!(stranger.code == 1, "{stranger:#?}");
+
+    // The directory stands for the file, and the file for where it lies: whole extents of it.
+    let pinned = place.bimetal(&["--json", "pin", "v", "mnt"]);
+    pinned.expect(0, &[]);
+    let wished = pinned.json()["ranges"].as_array().unwrap().clone();
+    for range in file["ranges"].as_array().unwrap() {
+        let first = range["volume_offset"].as_u64().unwrap();
+        let end = first + range["length"].as_u64().unwrap();
+        let covers = |wish: &serde_json::Value| {
+            let at = wish["at"].as_u64().unwrap();
+            wish["wish"] == "pinned" && at <= first && end <= at + wish["length"].as_u64().unwrap()
+        };
+        assert!(wished.iter().any(covers), "{first}..{end} in {wished:?}");
+    }
+    let advised = place.bimetal(&["advise", "v", "stream", "mnt/film"]);
+    assert!(advised.expect(0, &[]).out.contains("stream"), "{advised:#?}");
+    let unpinned = place.bimetal(&["unpin", "v", "mnt/film"]);
+    assert!(unpinned.expect(0, &[]).out.contains("nothing is wished"), "{unpinned:#?}");
+    place.bimetal(&["pin", "v", "conf"]).expect(1, &[]);
+    place.bimetal(&["pin", "v", "mnt/nothing"]).expect(2, &["no such file"]);
     mount.unmount();
 }
 

@@ -44,3 +44,19 @@ fn what_is_no_setting_or_cannot_be_set_is_refused_and_changes_nothing() {
     assert!(server.stop().success());
     assert_eq!(durability(&place)["mode"], "strict");
 }
+
+#[test]
+fn write_behind_is_set_at_rest_and_while_served_and_is_told() {
+    let place = Place::new();
+    place.create("v", "64M", "128M");
+    place.bimetal(&["set", "v", "write_behind=1K"]).expect(2, &["1M to 1G"]);
+    place.bimetal(&["set", "v", "write_behind=2M"]).expect(0, &[]);
+    let server = place.serve(&["v"]);
+    assert_eq!(durability(&place)["behind_bytes_max"], 2 << 20);
+    let said = place.bimetal(&["status", "v"]);
+    assert!(said.out.contains("up to 2M acknowledged before they are written"), "{said:#?}");
+    assert!(said.out.contains("on the fast drive alone"), "{said:#?}");
+    place.bimetal(&["set", "v", "write_behind=off"]).expect(0, &[]);
+    assert_eq!(durability(&place)["behind_bytes_max"], 0);
+    assert!(server.stop().success());
+}

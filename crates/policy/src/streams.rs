@@ -11,7 +11,6 @@ const STREAM_BYTES_MIN: u64 = 512 << 10;
 
 #[derive(Debug, Clone, Copy)]
 struct Sequence {
-    end: u64,
     /// From its beginning to its end.
     length: u64,
     /// Of that, what was asked for.
@@ -27,34 +26,60 @@ pub struct Standing {
     pub is_stream: bool,
 }
 
-/// The sequences under way, the latest last.
+/// The sequences under way. What every request is compared with lies side by side, so that it is
+/// done in a few instructions for all of them.
 #[derive(Debug, Default)]
-pub struct Streams(Vec<Sequence>);
+pub struct Streams {
+    /// Where each one ends.
+    ends: Vec<u64>,
+    /// The request that was its last, counted from the first.
+    used: Vec<u64>,
+    sequences: Vec<Sequence>,
+    requests: u64,
+}
 
 impl Streams {
     /// Takes a request.
     pub fn take(&mut self, at: u64, length: u64) -> Standing {
+        let known = self.known(at);
+        let place = known.unwrap_or_else(|| self.begin(at));
         let end = at + length;
-        let known = self
-            .0
-            .iter()
-            .rposition(|sequence| (sequence.end..=sequence.end + GAP_BYTES).contains(&at));
-        let mut sequence = match known {
-            Some(place) => self.0.remove(place),
-            None => {
-                if self.0.len() == STREAMS_MAX {
-                    self.0.remove(0);
-                }
-                Sequence { end: at, length: 0, asked: 0 }
-            }
-        };
-        sequence.length += end - sequence.end;
+        let sequence = &mut self.sequences[place];
+        sequence.length += end - self.ends[place];
         sequence.asked += length;
-        sequence.end = end;
-        self.0.push(sequence);
+        self.ends[place] = end;
+        self.used[place] = self.requests;
+        self.requests += 1;
         let is_dense = sequence.asked * 2 >= sequence.length;
         let is_stream = sequence.length >= STREAM_BYTES_MIN && is_dense;
         Standing { continues: known.is_some(), is_stream }
+    }
+
+    /// The latest sequence that goes on there.
+    fn known(&self, at: u64) -> Option<usize> {
+        let goes_on = |end: u64| at.wrapping_sub(end) <= GAP_BYTES;
+        // Most requests continue nothing: this is what they cost.
+        if !self.ends.iter().fold(false, |any, end| any | goes_on(*end)) {
+            return None;
+        }
+        let those = (0..self.ends.len()).filter(|place| goes_on(self.ends[*place]));
+        those.max_by_key(|place| self.used[*place])
+    }
+
+    /// A new sequence in the place of the one that was not continued for longest.
+    fn begin(&mut self, at: u64) -> usize {
+        let sequence = Sequence { length: 0, asked: 0 };
+        if self.ends.len() < STREAMS_MAX {
+            self.ends.push(at);
+            self.used.push(self.requests);
+            self.sequences.push(sequence);
+            return self.ends.len() - 1;
+        }
+        let oldest = self.used.iter().copied().fold(u64::MAX, u64::min);
+        let place = self.used.iter().position(|used| *used == oldest).expect("one is the oldest");
+        self.ends[place] = at;
+        self.sequences[place] = sequence;
+        place
     }
 }
 
