@@ -6,7 +6,7 @@
 //! * [`Device`], [`Socket`], [`Listener`]: handles that submit operations to the world.
 //! * [`Buf`] and [`Pool`]: owned, 4 KiB-aligned buffers from one arena, with headroom.
 //! * [`Event`], [`Driver`]: what other processes and drivers give a door to work with.
-//! * [`mailbox`]: values from other threads, awaited by a task.
+//! * [`mailbox()`]: values from other threads, awaited by a task.
 //! * [`Volume`]: what a door (NBD, FUSE, …) serves.
 //!
 //! The crate knows nothing about tiers, protocols or the kernel. It depends on std alone.
