@@ -30,7 +30,8 @@ check: setup ## the whole gate: format, lints, docs, tidiness, tests
 crash: setup build ## kill -9 under fio, SQLite and PostgreSQL load, ROUNDS times (default 50)
 	BIMETAL_CRASH_ROUNDS=$(ROUNDS) cargo test --release --locked --package bimetal --test crash -- --nocapture --test-threads=1
 
-guest: setup build ## boot guests on vhost-user and ublk disks, kill -9 the servers under them (KVM or emulation)
+guest: build ## boot guests on vhost-user and ublk disks, kill -9 the servers under them (KVM or emulation)
+	@scripts/setup guest
 	scripts/guest
 
 fuzz: ## each decoder of foreign bytes under a fuzzer, SECONDS long (default 60; needs a nightly compiler)
