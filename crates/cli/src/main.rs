@@ -3,6 +3,9 @@
 //! This crate holds flags and wiring. What it decides itself is what may be overwritten
 //! ([`commands::create`]) and how volumes are found; the rest is done by the other rooms.
 
+// Doc comments of arguments are their help text, where `[,BYTES]` is no link.
+#![allow(rustdoc::broken_intra_doc_links)]
+
 mod at_rest;
 mod atlas;
 mod blank_file;
