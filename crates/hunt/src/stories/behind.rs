@@ -104,7 +104,7 @@ pub(super) fn pressed(drives: &Drives) -> Story {
 /// Into deferred mode while much is behind: what is acknowledged later must not survive it.
 pub(super) fn into_deferred(drives: &Drives) -> Story {
     drives
-        .story("behind: into deferred mode and back")
+        .story("deferred: into the mode and back over writes behind")
         .prepare(|stage| async move { settle_in(&stage.volume, 8 * MIB).await })
         .act(|stage| async move {
             let volume = &stage.volume;
@@ -124,7 +124,12 @@ pub(super) fn into_deferred(drives: &Drives) -> Story {
                 let change = async move {
                     let bound = Bound { age_ms: 1500, bytes: MIB };
                     changed.promise(FlushMode::Deferred(bound)).await?;
-                    changed.write((8 + round) * EXTENT, 4096, Volatile).await?;
+                    for step in 0..4 {
+                        // What is whole, then what is read first and so never waits behind.
+                        changed.write((8 + round) * EXTENT + step * 8192, 4096, Volatile).await?;
+                        changed.write((9 + round) * EXTENT + step * 4096, 512, Volatile).await?;
+                        changed.io().sleep(MILLISECOND_NS).await;
+                    }
                     changed.flush().await?;
                     changed.io().sleep(MILLISECOND_NS).await;
                     changed.promise(FlushMode::Strict).await
