@@ -24,7 +24,10 @@ const GATHER_NS_MAX: u64 = 500_000;
 /// when no client's write is unflushed.
 pub(crate) async fn flush_for_client(shared: &Rc<Shared>) -> Result<(), Error> {
     if !shared.is_alone() {
-        let through = shared.state.borrow().through;
+        let through = {
+            let state = shared.state.borrow();
+            state.through || state.flushes_home
+        };
         let outcome = match through {
             true => flush_through(shared).await,
             false => flush_fast(shared).await,

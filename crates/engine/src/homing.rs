@@ -310,6 +310,14 @@ async fn to_write_through(shared: &Rc<Shared>) -> Result<(), Error> {
         if !canary!(SwitchedBeforeHome) {
             all_home(shared).await?;
         }
+        // From here on a flush brings home what it covers, and what a flush covered before comes now:
+        // the superblocks must not say write-through over anything that is on the fast drive alone.
+        let owed = {
+            let mut state = shared.state.borrow_mut();
+            state.flushes_home = true;
+            owed_blocks(&mut state)
+        };
+        logged_home(shared, owed).await?;
         // All pages, both copies of each: from now on either is believed when the other is torn.
         shared.state.borrow_mut().dirty_all_pages();
         write_all_pages(shared).await?;
@@ -317,6 +325,7 @@ async fn to_write_through(shared: &Rc<Shared>) -> Result<(), Error> {
             .await
     };
     let outcome = with_routes_home(shared, deed).await;
+    shared.state.borrow_mut().flushes_home = false;
     if outcome.is_ok() {
         shared.state.borrow_mut().through = true;
     } else {

@@ -153,6 +153,8 @@ pub(crate) struct State {
     /// Class cache: write-through is in force. What was flushed is at home, so that the fast drive
     /// may die.
     pub through: bool,
+    /// On the way there: flushes bring home what they cover already.
+    pub flushes_home: bool,
     /// Class cache: extents that a flush is bringing home. They change only when that is done.
     pub going_home: BTreeSet<ExtentId>,
     /// Class cache: the fast drive has died, and the volume goes on.
@@ -219,6 +221,7 @@ impl State {
             homeward: false,
             homecoming: None,
             through: false,
+            flushes_home: false,
             going_home: BTreeSet::new(),
             alone: None,
             kept: Kept::default(),
