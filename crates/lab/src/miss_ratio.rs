@@ -7,6 +7,8 @@
 
 use std::collections::HashMap;
 
+use policy::{Sums, spread};
+
 use crate::trace::{Deed, Event};
 
 /// Places sampled are those whose hash is below a share of this.
@@ -44,7 +46,7 @@ impl MissRatioCurve {
                 let is_read = event.deed == Deed::Read;
                 (event.offset / unit_bytes..end.div_ceil(unit_bytes)).map(move |at| (at, is_read))
             })
-            .filter(|(at, _)| hash(*at) % HASH_SPACE < threshold)
+            .filter(|(at, _)| spread(*at) % HASH_SPACE < threshold)
             .collect();
         let mut last_use: HashMap<u64, usize> = HashMap::new();
         let mut marks = Sums::new(accesses.len());
@@ -90,43 +92,6 @@ impl MissRatioCurve {
     }
 }
 
-/// Spreads places evenly whatever their order (the finisher of MurmurHash3).
-fn hash(mut value: u64) -> u64 {
-    value ^= value >> 33;
-    value = value.wrapping_mul(0xff51_afd7_ed55_8ccd);
-    value ^= value >> 33;
-    value = value.wrapping_mul(0xc4ce_b9fe_1a85_ec53);
-    value ^ value >> 33
-}
-
-/// Sums over a row of numbers that change (a Fenwick tree).
-struct Sums(Vec<i64>);
-
-impl Sums {
-    fn new(length: usize) -> Sums {
-        Sums(vec![0; length + 1])
-    }
-
-    fn add(&mut self, at: usize, change: i64) {
-        let mut node = at + 1;
-        while node < self.0.len() {
-            self.0[node] += change;
-            node += node & node.wrapping_neg();
-        }
-    }
-
-    /// Of the first `count`.
-    fn up_to(&self, count: usize) -> i64 {
-        let mut node = count;
-        let mut sum = 0;
-        while node > 0 {
-            sum += self.0[node];
-            node &= node - 1;
-        }
-        sum
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -146,7 +111,7 @@ mod tests {
 
     #[test]
     fn distances_are_those_of_a_real_cache() {
-        let places = || (0..5_000u64).map(|n| hash(n) % (1 + hash(n * 3) % 200));
+        let places = || (0..5_000u64).map(|n| spread(n) % (1 + spread(n * 3) % 200));
         let curve = MissRatioCurve::exact(&reads(places()), 4096);
         for size in [1usize, 10, 50, 150] {
             let mut cache: Vec<u64> = Vec::new();
@@ -177,7 +142,7 @@ mod tests {
 
     #[test]
     fn a_sample_comes_near() {
-        let places = (0..200_000u64).map(|n| hash(n) % (1 + hash(n * 3) % 20_000));
+        let places = (0..200_000u64).map(|n| spread(n) % (1 + spread(n * 3) % 20_000));
         let events = reads(places);
         let exact = MissRatioCurve::exact(&events, 4096);
         let sampled = MissRatioCurve::sampled(&events, 4096, 0.1);

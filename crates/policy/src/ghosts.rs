@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use crate::interface::ExtentId;
+use crate::sample::{Sums, spread};
 
 /// Extents that are followed. A sample of 4,096 is wrong by about two points of a hundred.
 const PLACES_MAX: u64 = 4096;
@@ -76,7 +77,7 @@ impl Ghosts {
             self.moments.add(before, -1);
             if is_read {
                 for (hits, size) in self.hits.iter_mut().zip(self.sizes) {
-                    *hits += u64::from(f64::from(between) < size);
+                    *hits += u64::from((between as f64) < size);
                 }
             }
         }
@@ -109,43 +110,6 @@ impl Ghosts {
         let told = expected >= 100.0;
         let missing = expected - self.followed as f64;
         told.then(|| self.hits.map(|hits| ((hits as f64 + missing) / expected).clamp(0.0, 1.0)))
-    }
-}
-
-/// Spreads numbers evenly whatever their order (the finisher of MurmurHash3).
-fn spread(mut value: u64) -> u64 {
-    value ^= value >> 33;
-    value = value.wrapping_mul(0xff51_afd7_ed55_8ccd);
-    value ^= value >> 33;
-    value = value.wrapping_mul(0xc4ce_b9fe_1a85_ec53);
-    value ^ value >> 33
-}
-
-/// Sums over a row of numbers that change (a Fenwick tree).
-struct Sums(Vec<i32>);
-
-impl Sums {
-    fn new(length: usize) -> Sums {
-        Sums(vec![0; length + 1])
-    }
-
-    fn add(&mut self, at: usize, change: i32) {
-        let mut node = at + 1;
-        while node < self.0.len() {
-            self.0[node] += change;
-            node += node & node.wrapping_neg();
-        }
-    }
-
-    /// Of the first `count`.
-    fn up_to(&self, count: usize) -> i32 {
-        let mut node = count;
-        let mut sum = 0;
-        while node > 0 {
-            sum += self.0[node];
-            node &= node - 1;
-        }
-        sum
     }
 }
 
