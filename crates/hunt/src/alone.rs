@@ -48,16 +48,18 @@ fn sample(oracle: &Oracle, seed: u64) -> Vec<Range<u64>> {
     certain.into_iter().chain(uncertain).map(|(range, _)| range).collect()
 }
 
-/// Opens the survivor of a machine at rest alone and looks at it; `seed` decides at what.
+/// Opens the survivor of a machine at rest alone and looks at it; `seed` decides at what. A survivor
+/// that says it goes on must, unless something of its own has `rotten`.
 pub(crate) fn look_alone<S: Subject>(
     subject: &S,
     fallen: &Snapshot,
     survivor: Tier,
     oracle: &Oracle,
-    seed: u64,
+    (seed, rotten): (u64, bool),
 ) -> Result<Alone, Wrong> {
     let simulation = Simulation::wake(fallen);
     simulation.disarm();
+    let promised = !rotten && subject.goes_on(&simulation, survivor);
     let machine = Machine::of(&simulation);
     let (left, lost) = match survivor {
         Tier::Fast => (machine.fast, machine.slow),
@@ -81,6 +83,11 @@ pub(crate) fn look_alone<S: Subject>(
             if !volume.info().read_only {
                 goes_on.set(true);
                 return Ok(());
+            }
+            if promised {
+                return Err(format!(
+                    "the {survivor} drive says that it has everything, and it opens for reading only"
+                ));
             }
             let size_bytes = volume.info().size_bytes;
             let ranges = sample(&oracle.borrow(), seed);

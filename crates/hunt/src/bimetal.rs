@@ -106,7 +106,7 @@ impl Subject for Cached {
     }
 
     fn goes_on(&self, simulation: &Simulation, survivor: Tier) -> bool {
-        rot::is_through(simulation, survivor)
+        survivor == Tier::Slow && rot::is_through(simulation, survivor)
     }
 
     fn spoil_map(&self, simulation: &Simulation, tier: Tier) -> bool {

@@ -106,7 +106,7 @@ pub(crate) fn haunts(canary: Canary) -> &'static [&'static str] {
             &["through: clients beside one another"]
         }
         Canary::OriginalNotFlushed => &["through: what is copied at once"],
-        Canary::SwitchedBeforeHome => &["the mode of the cache changes under load"],
+        Canary::SwitchedBeforeHome => &["back: into write-through over dirty copies"],
         Canary::SwitchedUnderWriters => {
             &["the mode of the cache changes while extents are written"]
         }

@@ -17,7 +17,13 @@ impl<S: Subject> Hunt<'_, S> {
     /// Opens each drive alone after a fall; nothing is changed by that.
     pub(crate) fn look_at_each_alone(&self, order: u64, fallen: &Rest, cut: Cut) -> bool {
         for survivor in Tier::BOTH {
-            match look_alone(self.subject, &fallen.snapshot, survivor, &fallen.oracle, order) {
+            match look_alone(
+                self.subject,
+                &fallen.snapshot,
+                survivor,
+                &fallen.oracle,
+                (order, false),
+            ) {
                 Ok(seen) => self.alone.lock().expect("no panic")[survivor.index()].add(seen),
                 Err(Wrong { stage, message }) => {
                     self.record(order, vec![cut], stage, message);
@@ -36,7 +42,7 @@ impl<S: Subject> Hunt<'_, S> {
                 continue;
             }
             let rotten = simulation.snapshot();
-            let seen = look_alone(self.subject, &rotten, survivor, &fallen.oracle, order);
+            let seen = look_alone(self.subject, &rotten, survivor, &fallen.oracle, (order, true));
             if let Err(Wrong { stage, message }) = seen {
                 let message =
                     format!("{message}\nBefore this the newer copies of its map had rotten.");

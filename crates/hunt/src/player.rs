@@ -322,15 +322,17 @@ impl<'a> Player<'a> {
 
     /// What the drives do before the life begins. Says whether blocks may have been lost.
     fn damage(&mut self, simulation: &Simulation, rest: &Rest, life: &Life) -> Result<bool, Wrong> {
-        let mut worn = false;
+        let (mut worn, mut rotten) = (false, false);
         for damage in &life.damage {
             match *damage {
                 Damage::Superblock { tier, copy } => self.spoil_superblock(simulation, tier, copy),
                 Damage::MapPage { tier, page } => {
-                    self.spoil_map(simulation, tier, page, Rot::Bytes)
+                    rotten = true;
+                    self.spoil_map(simulation, tier, page, Rot::Bytes);
                 }
                 Damage::MapSector { tier, page } => {
-                    self.spoil_map(simulation, tier, page, Rot::Sector)
+                    rotten = true;
+                    self.spoil_map(simulation, tier, page, Rot::Sector);
                 }
                 Damage::Log { blocks, seed } if rest.closed => {
                     worn = true;
@@ -350,7 +352,8 @@ impl<'a> Player<'a> {
                 Damage::Log { .. } => {}
                 Damage::OlderCopy { tier } => self.offer_older(simulation, rest, tier)?,
                 Damage::Alone { survivor, seed } => {
-                    self.look_alone(simulation, rest, worn || rest.worn, survivor, seed)?;
+                    let worn = worn || rest.worn;
+                    self.look_alone(simulation, rest, (worn, rotten), survivor, seed)?;
                 }
             }
         }
@@ -374,15 +377,17 @@ impl<'a> Player<'a> {
         &mut self,
         simulation: &Simulation,
         rest: &Rest,
-        worn: bool,
+        (worn, rotten): (bool, bool),
         survivor: Tier,
         seed: u64,
     ) -> Result<(), Wrong> {
         self.tally.count("drive-lost", 1);
         let fallen = simulation.snapshot();
         let looked = match self.setting.cache {
-            None => look_alone(&Bimetal, &fallen, survivor, &rest.oracle, seed),
-            Some(mode) => look_alone(&Cached(mode), &fallen, survivor, &rest.oracle, seed),
+            None => look_alone(&Bimetal, &fallen, survivor, &rest.oracle, (seed, rotten)),
+            Some(mode) => {
+                look_alone(&Cached(mode), &fallen, survivor, &rest.oracle, (seed, rotten))
+            }
         };
         match looked {
             // What is refused for good reason is no failure, and nor is what was never promised.

@@ -154,6 +154,7 @@ pub fn cache_stories(seed: u64, atomic_write_bytes: u32) -> Vec<(CacheMode, Stor
         through::beside_one_another(&drives),
         through::copied_at_once(&drives),
         through::changed_while_written(&drives),
+        through::changed_over_dirty_copies(&drives),
         through::dirty_copies(&drives),
     ]
 }

@@ -64,7 +64,7 @@ pub trait Subject: Sync {
 
     /// Whether one drive of a machine at rest says that the volume goes on with it alone.
     fn goes_on(&self, _simulation: &Simulation, _survivor: Tier) -> bool {
-        true
+        false
     }
 
     /// Ends it well. Everything written is durable then.

@@ -2,7 +2,7 @@
 //! the mode that meet writes, and copies that are given up or cannot be read.
 
 use engine::CacheMode::{self, WriteBack, WriteThrough};
-use engine::Wish;
+use engine::{Engine, Wish};
 use io::Durability::Volatile;
 use io::ZeroMode;
 use io::units::{KIB, MILLISECOND_NS};
@@ -12,6 +12,7 @@ use super::caching::change;
 use super::{
     Drives, EXTENT, Prey, Story, boxed, idle, insist, lay, missed, together, unless_refused, wish,
 };
+use crate::scenario::Stage;
 use crate::watched::Trouble;
 
 /// Has the fast drive take copies of extents when clients rest.
@@ -148,27 +149,52 @@ pub(super) fn changed_while_written(drives: &Drives) -> (CacheMode, Story) {
     (WriteBack, story)
 }
 
+/// Lays extents of which the fast drive has clean copies, in write-back.
+async fn lay_copied(stage: &Stage<Engine>) -> Result<(), Trouble> {
+    let volume = &stage.volume;
+    lay(volume, 0..8).await?;
+    change(stage, WriteThrough).await?;
+    copy(volume, 0..6).await?;
+    change(stage, WriteBack).await?;
+    idle(volume).await;
+    Ok(())
+}
+
+/// Writes into copies, which are dirty once the log has been emptied into them.
+async fn dirty(volume: &Prey) -> Result<(), Trouble> {
+    for extent in 0..4 {
+        volume.write(extent * EXTENT + 8192, 4096, Volatile).await?;
+    }
+    volume.flush().await?;
+    idle(volume).await;
+    Ok(())
+}
+
+/// Write-through comes when the log is empty and the fast drive has what nobody else has.
+pub(super) fn changed_over_dirty_copies(drives: &Drives) -> (CacheMode, Story) {
+    let story = drives
+        .story("back: into write-through over dirty copies")
+        .prepare(|stage| async move { lay_copied(&stage).await })
+        .act(|stage| async move {
+            let volume = &stage.volume;
+            dirty(volume).await?;
+            insist(&stage, "copies that are dirty", |status| status.dirty_bytes > 0)?;
+            change(&stage, WriteThrough).await?;
+            volume.write(2 * EXTENT + 4096, 8192, Volatile).await?;
+            volume.flush().await?;
+            volume.read(0, 4 * EXTENT).await
+        });
+    (WriteBack, story)
+}
+
 /// Dirty copies that leave the fast drive, and such as cannot be read there.
 pub(super) fn dirty_copies(drives: &Drives) -> (CacheMode, Story) {
     let story = drives
         .story("back: dirty copies leave, and cannot be read")
-        .prepare(|stage| async move {
-            let volume = &stage.volume;
-            lay(volume, 0..8).await?;
-            change(&stage, WriteThrough).await?;
-            copy(volume, 0..6).await?;
-            change(&stage, WriteBack).await?;
-            idle(volume).await;
-            Ok(())
-        })
+        .prepare(|stage| async move { lay_copied(&stage).await })
         .act(|stage| async move {
             let volume = &stage.volume;
-            for extent in 0..4 {
-                volume.write(extent * EXTENT + 8192, 4096, Volatile).await?;
-            }
-            volume.flush().await?;
-            // Into the copies, which are dirty from then on.
-            idle(volume).await;
+            dirty(volume).await?;
             stage.machine.strike_next(stage.machine.drives()[0], Fault::ReadError, 1);
             unless_refused(volume.read(2 * EXTENT, EXTENT).await)?;
             stage.machine.clear_faults();
