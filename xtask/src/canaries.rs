@@ -13,6 +13,9 @@ pub struct CanariesArguments {
     /// At most so long for each
     #[arg(long, value_name = "SECONDS", default_value_t = SECONDS)]
     seconds: u64,
+    /// Hunt as `bimetal hunt` does, without knowing where each was caught before
+    #[arg(long)]
+    blind: bool,
     /// Only these, by name
     names: Vec<String>,
 }
@@ -23,6 +26,8 @@ pub fn run(arguments: &CanariesArguments) -> Outcome {
     // As the tests are compiled, which the engine is in earnest: this is one of them.
     hunt.args(["run", "--locked", "--quiet", "--package", "bimetal-hunt"]);
     hunt.args(["--features", "canaries", "--example", "canaries", "--"]);
-    hunt.arg(arguments.seconds.to_string()).args(&arguments.names);
+    hunt.arg(arguments.seconds.to_string())
+        .args(arguments.blind.then_some("blind"))
+        .args(&arguments.names);
     shell::run(&mut hunt)
 }

@@ -1,5 +1,7 @@
 //! Offline check: reads both drives, changes nothing, and says everything that is wrong.
 
+mod vouched;
+
 use io::{Device, Io};
 
 use crate::address::{BLOCK_BYTES, Lsn, Tier};
@@ -96,7 +98,13 @@ pub async fn check(
         rescue: false,
     };
     match recover(&source).await {
-        Ok(mut state) => check_state(&mut state, &mut report),
+        Ok(mut state) => {
+            let tag = pair[1].volume_tag();
+            check_state(&mut state, &mut report);
+            if report.clean && pair[1].has_doubt_page() {
+                vouched::check(io, &drives[1], &state, (&newest, tag), &mut report).await?;
+            }
+        }
         Err(Error::Device(error)) => return Err(Error::Device(error)),
         Err(error) => {
             report.opens = false;

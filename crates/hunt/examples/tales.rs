@@ -33,7 +33,7 @@ fn main() -> ExitCode {
                 failures_max: 2,
                 threads: if canary.is_some() { 1 } else { 2 },
                 after_opening: false,
-                ..Effort::exhausting(begun + Duration::from_secs(600))
+                ..Effort::exhausting(Some(begun + Duration::from_secs(600)))
             };
             let report = tale.report(&effort);
             println!(

@@ -13,7 +13,8 @@ use engine::canary::{Canary, release};
 use crate::allowed::Allowed;
 use crate::haunts::{haunts, runs};
 use crate::report::Effort;
-use crate::swarm::run;
+use crate::run::run;
+use crate::swarm;
 use crate::tale::tales;
 
 /// So many runs of the swarm come before all stories: most canaries are caught in the first few.
@@ -33,6 +34,8 @@ const CASES: u64 = 150;
 pub enum Ground {
     /// In the run of this seed.
     Run(u64),
+    /// In the swarm, with this seed.
+    Swarm(u64),
     /// In the story of this name.
     Story(&'static str),
 }
@@ -41,6 +44,7 @@ impl fmt::Display for Ground {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Ground::Run(seed) => write!(f, "run {seed}"),
+            Ground::Swarm(seed) => write!(f, "the swarm of seed {seed}"),
             Ground::Story(name) => write!(f, "story '{name}'"),
         }
     }
@@ -87,6 +91,7 @@ impl fmt::Display for Chase {
 /// Hunts canaries for at most `budget` each, several at a time, and tells of each as it is done.
 pub fn hunt_canaries(
     canaries: &[Canary],
+    hunter: Hunter,
     budget: Duration,
     threads: usize,
     tell: &(dyn Fn(&Chase) + Sync),
@@ -98,7 +103,7 @@ pub fn hunt_canaries(
             scope.spawn(|| {
                 while let Some(canary) = canaries.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let begun = Instant::now();
-                    let caught = hunt_canary(*canary, budget);
+                    let caught = hunt_canary(*canary, hunter, budget);
                     let chase = Chase { canary: *canary, caught, took: begun.elapsed() };
                     tell(&chase);
                     chases.lock().expect("no panic").push(chase);
@@ -111,31 +116,52 @@ pub fn hunt_canaries(
     chases
 }
 
+/// What the hunter knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hunter {
+    /// Where each canary was seen before: soonest to say that all can be caught.
+    Knowing,
+    /// Nothing: hunts as `bimetal hunt` does, from seed 1. So soon an error is found that nobody has thought
+    /// of.
+    Blind,
+}
+
 /// Hunts one canary on this thread, until it is caught or the time is over.
-pub fn hunt_canary(canary: Canary, budget: Duration) -> Option<Caught> {
+pub fn hunt_canary(canary: Canary, hunter: Hunter, budget: Duration) -> Option<Caught> {
     release(Some(canary));
     let deadline = Instant::now() + budget;
-    let swarm = |seeds: &mut dyn Iterator<Item = u64>| {
+    let hunt = |seeds: &mut dyn Iterator<Item = u64>| {
         for seed in seeds.take_while(|_| Instant::now() < deadline) {
             if let (_, Some(found)) = run(seed, Allowed::ALL) {
-                return Some(Caught { ground: Ground::Run(seed), message: found.wrong.message });
+                return Some(Caught { ground: Ground::Run(seed), message: found.wrong().message });
             }
         }
         None
     };
-    let caught = swarm(&mut runs(canary).iter().copied())
-        .or_else(|| play_haunts(canary, deadline))
-        .or_else(|| swarm(&mut (1..=RUNS_BEFORE_STORIES)))
-        .or_else(|| play_all(deadline))
-        .or_else(|| swarm(&mut (RUNS_BEFORE_STORIES + 1..)));
+    let caught = match hunter {
+        Hunter::Knowing => swarm_of(canary)
+            .or_else(|| play_haunts(canary, deadline))
+            .or_else(|| hunt(&mut (1..=RUNS_BEFORE_STORIES)))
+            .or_else(|| play_all(deadline))
+            .or_else(|| hunt(&mut (RUNS_BEFORE_STORIES + 1..))),
+        Hunter::Blind => hunt(&mut (1..)),
+    };
     release(None);
     caught
+}
+
+/// The runs of the swarm that are known to catch it.
+fn swarm_of(canary: Canary) -> Option<Caught> {
+    runs(canary).iter().find_map(|&seed| {
+        let (_, found) = swarm::run(seed, Allowed::ALL);
+        found.map(|trail| Caught { ground: Ground::Swarm(seed), message: trail.wrong.message })
+    })
 }
 
 /// Each to its end, for what needs no cut, then with cuts for a while, with several seeds.
 fn play_haunts(canary: Canary, deadline: Instant) -> Option<Caught> {
     for cases_max in [1, HAUNT_CASES] {
-        let effort = Effort { cases_max, ..Effort::exhausting(deadline) };
+        let effort = Effort { cases_max, ..Effort::exhausting(Some(deadline)) };
         for seed in HAUNT_SEEDS {
             for atomic_write_bytes in [512, 4096] {
                 for name in haunts(canary) {
@@ -154,7 +180,7 @@ fn play_haunts(canary: Canary, deadline: Instant) -> Option<Caught> {
 }
 
 fn play_all(deadline: Instant) -> Option<Caught> {
-    let effort = Effort { cases_max: CASES, ..Effort::exhausting(deadline) };
+    let effort = Effort { cases_max: CASES, ..Effort::exhausting(Some(deadline)) };
     let tales = [512, 4096].into_iter().flat_map(|atomic_write_bytes| tales(1, atomic_write_bytes));
     let mut tales = tales.into_iter();
     tales.find_map(|tale| {

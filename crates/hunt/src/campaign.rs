@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use crate::account::account;
 use crate::allowed::Allowed;
 use crate::player::Wrong;
+use crate::run::{Found, run};
 use crate::shrink::shrink;
-use crate::swarm::{Found, run};
 use crate::tally::Tally;
 use crate::trial::Trial;
 
@@ -35,13 +35,24 @@ pub struct Campaign {
     pub shrink: Duration,
 }
 
-/// A failure, shrunk, with its account.
+/// A failure, with its account.
 #[derive(Debug, Clone)]
 pub struct Kill {
     /// The seed of the run.
     pub seed: u64,
     /// What is wrong.
     pub wrong: Wrong,
+    /// How small it was made; a story is small as it is told.
+    pub shrunk: Option<Smaller>,
+    /// The account, in words.
+    pub account: String,
+    /// The command that finds it again.
+    pub repeat: String,
+}
+
+/// What was left out of a failure.
+#[derive(Debug, Clone)]
+pub struct Smaller {
     /// Lives and requests as they were found.
     pub found_size: (usize, usize),
     /// The shrunk trial.
@@ -50,10 +61,6 @@ pub struct Kill {
     pub played: u64,
     /// Nothing more could be left out.
     pub complete: bool,
-    /// The account, in words.
-    pub account: String,
-    /// The command that finds it again.
-    pub repeat: String,
 }
 
 /// What a campaign came to.
@@ -107,19 +114,23 @@ impl Campaign {
     }
 
     fn kill(&self, seed: u64, found: &Found) -> Kill {
-        let shrunk = shrink(found, self.shrink);
-        Kill {
-            seed,
-            found_size: (found.trial.lives.len(), found.trial.steps()),
-            account: account(&shrunk.trial, &shrunk.wrong),
+        let faults = self.allowed.names();
+        let repeat = format!("bimetal hunt --seed {seed} --runs 1 --faults {faults}");
+        let trail = match found {
+            Found::Trail(trail) => trail,
+            Found::Story(failure) => {
+                let (wrong, account) = (found.wrong(), failure.to_string());
+                return Kill { seed, wrong, shrunk: None, account, repeat };
+            }
+        };
+        let shrunk = shrink(trail, self.shrink);
+        let account = account(&shrunk.trial, &shrunk.wrong);
+        let smaller = Smaller {
+            found_size: (trail.trial.lives.len(), trail.trial.steps()),
             trial: shrunk.trial,
-            wrong: shrunk.wrong,
             played: shrunk.played,
             complete: shrunk.complete,
-            repeat: format!(
-                "bimetal hunt --seed {seed} --runs 1 --faults {}",
-                self.allowed.names()
-            ),
-        }
+        };
+        Kill { seed, wrong: shrunk.wrong, shrunk: Some(smaller), account, repeat }
     }
 }

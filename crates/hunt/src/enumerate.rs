@@ -14,6 +14,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use engine::marks::Marks;
 use twin::{CacheLoss, CutPoint, Moment, Random, Simulation, Snapshot, mix};
 
 use crate::alone::Alone;
@@ -23,6 +24,7 @@ use crate::play::{Ended, Label, Machine};
 use crate::report::{Effort, Report};
 use crate::scenario::{Curtain, Scenario, Stage};
 use crate::subject::{Prey, Subject};
+use crate::tally::Tally;
 use crate::watched::{Watched, bound_ns};
 use crate::workload::Workload;
 
@@ -51,6 +53,14 @@ pub(crate) enum Then {
     Leave,
 }
 
+/// Something that is tried.
+#[derive(Debug, Clone, Copy)]
+enum Occasion {
+    Cut(CutPoint),
+    /// The fast drive dies with this operation.
+    Death(u64),
+}
+
 pub(crate) struct Hunt<'a, S: Subject> {
     pub(crate) subject: &'a S,
     pub(crate) scenario: &'a Scenario<S::Volume>,
@@ -60,6 +70,7 @@ pub(crate) struct Hunt<'a, S: Subject> {
     opening: AtomicU64,
     /// Given by the fast drive and by the slow one.
     pub(crate) alone: Mutex<[Alone; 2]>,
+    tally: Mutex<Tally>,
     failures: Mutex<Vec<(u64, Failure)>>,
 }
 
@@ -76,6 +87,7 @@ pub fn enumerate<S: Subject>(
         cases: AtomicU64::new(0),
         opening: AtomicU64::new(0),
         alone: Mutex::default(),
+        tally: Mutex::default(),
         failures: Mutex::new(Vec::new()),
     };
     let operations = hunt.run();
@@ -86,6 +98,7 @@ pub fn enumerate<S: Subject>(
         operations,
         cases: hunt.cases.into_inner(),
         alone: hunt.alone.into_inner().expect("no thread panicked"),
+        tally: hunt.tally.into_inner().expect("no thread panicked"),
         failures: failures
             .into_iter()
             .map(|(_, failure)| failure)
@@ -99,24 +112,11 @@ impl<S: Subject> Hunt<'_, S> {
     fn run(&self) -> u64 {
         let Some(start) = self.prepare() else { return 0 };
         let Some(operations) = self.count(&start) else { return 0 };
-        let points = self.points(operations);
-        let deaths = self.deaths(operations);
+        let occasions = self.occasions(operations);
         let next = AtomicU64::new(0);
         let work = || {
-            while self.effort.until.is_none_or(|until| Instant::now() < until)
-                && self.cases.load(Ordering::Relaxed) < self.effort.cases_max
-            {
-                let index = next.fetch_add(1, Ordering::Relaxed);
-                if self.failures_before(index) >= self.effort.failures_max {
-                    return;
-                }
-                let place = index as usize;
-                match (points.get(place), deaths.get(place.saturating_sub(points.len()))) {
-                    (Some(point), _) => self.cut_at(&start, index, *point),
-                    (None, Some(operation)) => self.die_at(&start, index, *operation),
-                    (None, None) => return,
-                }
-            }
+            self.hunt_on(&start, &next, &occasions);
+            self.tally.lock().expect("no panic").marks.add(&Marks::take());
         };
         if self.effort.threads <= 1 {
             work();
@@ -128,6 +128,23 @@ impl<S: Subject> Hunt<'_, S> {
             });
         }
         operations
+    }
+
+    /// Takes one occasion after the other, beside other threads, until it is enough.
+    fn hunt_on(&self, start: &Rest, next: &AtomicU64, occasions: &[Occasion]) {
+        while self.effort.until.is_none_or(|until| Instant::now() < until)
+            && self.cases.load(Ordering::Relaxed) < self.effort.cases_max
+        {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            if self.failures_before(index) >= self.effort.failures_max {
+                return;
+            }
+            match occasions.get(index as usize) {
+                Some(Occasion::Cut(point)) => self.cut_at(start, index, *point),
+                Some(Occasion::Death(operation)) => self.die_at(start, index, *operation),
+                None => return,
+            }
+        }
     }
 
     /// Failures at earlier points: those of later ones must not end the search, or what is
@@ -156,17 +173,24 @@ impl<S: Subject> Hunt<'_, S> {
             first += self.opening.load(Ordering::Relaxed);
         }
         let operations = (first..operations).step_by(stride as usize);
-        let mut points: Vec<CutPoint> = operations
-            .flat_map(|operation| {
-                [Moment::Before, Moment::Submitted, Moment::Completed]
-                    .map(|moment| CutPoint { operation, moment })
-            })
-            .collect();
+        let moments = [Moment::Before, Moment::Submitted, Moment::Completed];
+        let at = |operation| moments.map(|moment| CutPoint { operation, moment });
+        operations.flat_map(at).collect()
+    }
+
+    /// All that is tried: first to last, deaths after cuts, or in no order.
+    fn occasions(&self, operations: u64) -> Vec<Occasion> {
+        let cuts = self.points(operations).into_iter().map(Occasion::Cut);
+        let deaths = self.deaths(operations).into_iter().map(Occasion::Death);
+        let mut all: Vec<Occasion> = cuts.chain(deaths).collect();
         if self.effort.after_opening {
             let salt = self.scenario.seed << 32;
-            points.sort_by_key(|point| mix(salt ^ point.operation << 2 ^ point.moment as u64));
+            all.sort_by_key(|occasion| match occasion {
+                Occasion::Cut(point) => mix(salt ^ point.operation << 2 ^ point.moment as u64),
+                Occasion::Death(operation) => mix(salt ^ operation << 2 ^ 3),
+            });
         }
-        points
+        all
     }
 
     /// What is tried at a point. What is in flight is the interesting part; the other moments
@@ -293,6 +317,7 @@ impl<S: Subject> Hunt<'_, S> {
         let oracle = Rc::new(RefCell::new(start.oracle.clone()));
         let made = Rc::new(Cell::new(start.made));
         let machine = Machine::of(simulation);
+        let begun_ns = simulation.now_ns();
         let ended = machine.play(|io, fast, slow, label| {
             let (oracle, made, simulation) = (oracle.clone(), made.clone(), simulation.clone());
             async move {
@@ -322,7 +347,13 @@ impl<S: Subject> Hunt<'_, S> {
                 Ok(())
             }
         });
+        self.count_time(simulation, begun_ns);
         (ended, oracle, made.get())
+    }
+
+    fn count_time(&self, simulation: &Simulation, begun_ns: u64) {
+        let passed_ns = simulation.now_ns() - begun_ns;
+        self.tally.lock().expect("no panic").virtual_ns += u128::from(passed_ns);
     }
 
     /// All cases of one cut point.
@@ -432,10 +463,13 @@ impl<S: Subject> Hunt<'_, S> {
         then: Then,
     ) -> bool {
         self.cases.fetch_add(1, Ordering::Relaxed);
+        let fall = cuts.last().expect("something fell").fall;
+        self.tally.lock().expect("no panic").count_fall(fall);
         let ends = self.scenario.ends_with_cut && then == Then::LiveOn;
         let then = if ends { Then::Close } else { then };
         let seed = mix(case) ^ self.scenario.seed;
         let machine = Machine::of(simulation);
+        let begun_ns = simulation.now_ns();
         let ended = machine.play(|io, fast, slow, label| {
             let oracle = oracle.clone();
             async move {
@@ -466,6 +500,7 @@ impl<S: Subject> Hunt<'_, S> {
                 }
             }
         });
+        self.count_time(simulation, begun_ns);
         if let Ended::Wrong { stage, message } = ended {
             self.record(order, cuts, stage, message);
             return false;

@@ -30,6 +30,7 @@ mod play;
 mod player;
 mod report;
 mod rot;
+mod run;
 mod scenario;
 mod sector;
 mod shrink;
@@ -46,9 +47,9 @@ mod workload;
 pub use allowed::Allowed;
 pub use alone::Alone;
 #[cfg(feature = "canaries")]
-pub use aviary::{Caught, Chase, Ground, hunt_canaries, hunt_canary};
+pub use aviary::{Caught, Chase, Ground, Hunter, hunt_canaries, hunt_canary};
 pub use bimetal::{Bimetal, Cached, Remarried, Widowed};
-pub use campaign::{Bag, Campaign, Kill};
+pub use campaign::{Bag, Campaign, Kill, Smaller};
 pub use enumerate::enumerate;
 pub use failure::{Cut, Failure, Fall};
 #[cfg(feature = "canaries")]
@@ -56,6 +57,7 @@ pub use haunts::FREE;
 pub use oracle::{BLOCK_BYTES, Deed, Flushing, Oracle, Reading};
 pub use player::Wrong;
 pub use report::{Effort, Report};
+pub use run::{Found, run};
 pub use scenario::{Curtain, Scenario, Stage};
 pub use sector::{SECTOR_BYTES, Value, identify, stamp};
 pub use shrink::{Shrunk, shrink};
@@ -64,7 +66,7 @@ pub use stories::{
     alone_stories, attach_stories, cache_stories, deferred_mixture, endurance, mixture, stories,
 };
 pub use subject::{Prey, Subject};
-pub use swarm::{Found, run};
+pub use swarm::Trail;
 pub use tale::{Tale, tales};
 pub use tally::Tally;
 pub use trial::{Damage, End, Life, Mischief, Phase, Setting, Trial};

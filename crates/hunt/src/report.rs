@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use crate::alone::Alone;
 use crate::failure::Failure;
+use crate::tally::Tally;
 
 /// How much is tried.
 #[derive(Debug, Clone)]
@@ -65,6 +66,8 @@ pub struct Report {
     pub cases: u64,
     /// What the fast and the slow drive gave alone.
     pub alone: [Alone; 2],
+    /// The same in other numbers: falls by kind, time on the drives' clocks, branches of the engine.
+    pub tally: Tally,
     /// What was found, first cut points first.
     pub failures: Vec<Failure>,
 }

@@ -10,7 +10,7 @@ use twin::{CacheLoss, CutPoint, Moment};
 
 use crate::failure::Fall;
 use crate::player::{Player, Wrong};
-use crate::swarm::Found;
+use crate::swarm::Trail;
 use crate::trial::{End, Life, Phase, Trial};
 
 /// Requests are made shorter only when so few are left: before, leaving them out is quicker.
@@ -30,7 +30,7 @@ pub struct Shrunk {
 }
 
 /// Shrinks within `budget`.
-pub fn shrink(found: &Found, budget: Duration) -> Shrunk {
+pub fn shrink(found: &Trail, budget: Duration) -> Shrunk {
     let mut search = Search {
         best: found.trial.clone(),
         wrong: found.wrong.clone(),

@@ -1,4 +1,4 @@
-//! One run of the hunt: a seed decides the drives, the shape of the volume, what clients do and
+//! One run of the swarm: a seed decides the drives, the shape of the volume, what clients do and
 //! what goes wrong, and switches much of that off altogether (`nature.rs`). What one feature hides,
 //! a run without it shows.
 //!
@@ -12,9 +12,9 @@ use crate::player::{Player, Rest, Wrong};
 use crate::tally::Tally;
 use crate::trial::{End, Life, Trial};
 
-/// Something found.
+/// The way to something found.
 #[derive(Debug, Clone)]
-pub struct Found {
+pub struct Trail {
     /// How to get there, as it was drawn.
     pub trial: Trial,
     /// What is wrong.
@@ -22,7 +22,7 @@ pub struct Found {
 }
 
 /// Plays the run of `seed`. Gives what was done, and what was found.
-pub fn run(seed: u64, allowed: Allowed) -> (Tally, Option<Found>) {
+pub fn run(seed: u64, allowed: Allowed) -> (Tally, Option<Trail>) {
     let mut nature = Nature::draw(seed, allowed);
     let setting = nature.setting.clone();
     let mut player = Player::new(&setting);
@@ -32,7 +32,7 @@ pub fn run(seed: u64, allowed: Allowed) -> (Tally, Option<Found>) {
     tally.runs = 1;
     let found = outcome.err().map(|wrong| {
         let trial = Trial { seed, setting: setting.clone(), lives };
-        Found { trial, wrong }
+        Trail { trial, wrong }
     });
     (tally, found)
 }

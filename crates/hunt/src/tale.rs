@@ -89,8 +89,8 @@ impl Tale {
 }
 
 impl Effort {
-    /// All that can be done at a cut point, for one failure.
-    pub fn exhausting(deadline: Instant) -> Effort {
+    /// All that can be done at a cut point, for one failure, on one thread.
+    pub fn exhausting(deadline: Option<Instant>) -> Effort {
         Effort {
             seeds: 1,
             recut_every: 150,
@@ -101,7 +101,7 @@ impl Effort {
             after_opening: true,
             failures_max: 1,
             threads: 1,
-            until: Some(deadline),
+            until: deadline,
             ..Effort::default()
         }
     }

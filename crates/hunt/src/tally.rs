@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use engine::marks::Marks;
 use twin::CacheLoss;
 
+use crate::failure::Fall;
+
 /// The numbers.
 #[derive(Debug, Clone, Default)]
 pub struct Tally {
@@ -45,6 +47,13 @@ impl Tally {
             CacheLoss::Bounded(..) => "cut-keeps-order-within-bounds",
         };
         self.count(how, 1);
+    }
+
+    pub(crate) fn count_fall(&mut self, fall: Fall) {
+        match fall {
+            Fall::Power(loss) => self.count_cut(loss),
+            Fall::Process => self.kills += 1,
+        }
     }
 
     /// Adds another's.

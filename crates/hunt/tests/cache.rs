@@ -1,6 +1,8 @@
 //! Volumes of class cache under power cuts: the stories of the engine, in both modes, and each drive
 //! alone now and then.
 
+mod told;
+
 use std::cell::RefCell;
 use std::future::Future;
 use std::rc::Rc;
@@ -12,6 +14,7 @@ use hunt::{
 };
 use io::units::{KIB, MIB, SECOND_NS};
 use io::{Device, Io};
+use told::tell;
 use twin::{CacheLoss, DriveId, DriveSpec, Random, Simulation};
 
 /// Stories are the same in each run; other seeds are for hunting.
@@ -30,6 +33,7 @@ fn survives(mode: CacheMode, atomic_write_bytes: u32) {
         alone_every,
         ..Effort::default()
     };
+    let (mut told, mut cases) = (0, 0);
     for story in stories(SEED, atomic_write_bytes) {
         // A drive whose flush fails is left behind there for good.
         // What is moved or placed otherwise in class cache has stories of its own.
@@ -56,7 +60,9 @@ fn survives(mode: CacheMode, atomic_write_bytes: u32) {
             begun.elapsed()
         );
         report.expect_clean();
+        (told, cases) = (told + 1, cases + report.cases);
     }
+    tell(&format!("cache in {mode}, {told} stories: {cases} recoveries after power cuts"));
 }
 
 #[test]
@@ -211,6 +217,7 @@ fn in_write_through_no_request_fails_whenever_the_fast_drive_dies() {
 
 #[test]
 fn what_class_cache_alone_does_survives_cuts_and_deaths() {
+    let mut cases = 0;
     for seed in 1..3 {
         for atomic_write_bytes in [512, 4096] {
             for (mode, story) in cache_stories(seed, atomic_write_bytes) {
@@ -225,10 +232,13 @@ fn what_class_cache_alone_does_survives_cuts_and_deaths() {
                     death_every: if through { 3 } else { 0 },
                     ..Effort::default()
                 };
-                enumerate(&Cached(mode), &story, &effort).expect_clean();
+                let report = enumerate(&Cached(mode), &story, &effort);
+                report.expect_clean();
+                cases += report.cases;
             }
         }
     }
+    tell(&format!("class cache alone: {cases} recoveries after power cuts"));
 }
 
 #[test]

@@ -1,11 +1,14 @@
 //! The hunt as CI runs it: the same seeds each time, which must reach every mark of the engine, and
 //! new ones, so that each run sees something nobody has seen.
 
+mod told;
+
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use engine::marks::Mark;
 use hunt::{Allowed, Bag, Campaign, run};
+use told::tell;
 
 /// Seeds that are the same each time.
 const FIXED_RUNS: u64 = 160;
@@ -38,6 +41,26 @@ fn expect_clean(bag: &Bag) {
     assert!(found.is_empty(), "{}", found.join("\n\n"));
 }
 
+/// Shows what a campaign has lived through.
+fn tell_of(what: &str, bag: &Bag) {
+    let tally = &bag.tally;
+    tell(&format!(
+        "{what}: {} runs, {} requests, {:.1} virtual hours, {} power cuts, {} deaths of the process, {} \
+         other faults",
+        tally.runs,
+        tally.steps,
+        tally.virtual_hours(),
+        tally.power_cuts,
+        tally.kills,
+        tally
+            .faults
+            .iter()
+            .filter(|(kind, _)| !kind.starts_with("cut-"))
+            .map(|it| it.1)
+            .sum::<u64>()
+    ));
+}
+
 /// Hunted once, for all tests that ask what came of it.
 fn fixed() -> &'static Bag {
     static BAG: OnceLock<Bag> = OnceLock::new();
@@ -46,6 +69,7 @@ fn fixed() -> &'static Bag {
 
 #[test]
 fn the_engine_survives_the_fixed_seeds() {
+    tell_of("swarm, fixed seeds", fixed());
     expect_clean(fixed());
     assert!(fixed().tally.power_cuts > 20 * FIXED_RUNS, "{:?}", fixed().tally);
 }
@@ -75,7 +99,7 @@ fn every_mark_is_hit() {
 fn what_was_found_stays_mended() {
     for seed in MENDED {
         let (_, found) = run(seed, Allowed::ALL);
-        assert!(found.is_none(), "seed {seed}: {}", found.unwrap().wrong.message);
+        assert!(found.is_none(), "seed {seed}: {}", found.unwrap().wrong().message);
     }
 }
 
@@ -83,8 +107,9 @@ fn what_was_found_stays_mended() {
 fn the_engine_survives_seeds_that_nobody_has_tried() {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     let seed = now * 1000;
-    println!("fresh seeds {seed} to {}", seed + FRESH_RUNS - 1);
-    expect_clean(&campaign(seed, FRESH_RUNS).hunt(&|_| ()));
+    let bag = campaign(seed, FRESH_RUNS).hunt(&|_| ());
+    tell_of(&format!("swarm, fresh seeds {seed} to {}", seed + FRESH_RUNS - 1), &bag);
+    expect_clean(&bag);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
-use hunt::{Allowed, Bag, Campaign, Kill, Tally};
+use hunt::{Allowed, Bag, Campaign, Kill, Smaller, Tally};
 use serde::Serialize;
 
 use crate::failure::{Exit, Failure, Outcome};
@@ -75,14 +75,21 @@ struct FailureValue {
     seed: u64,
     stage: &'static str,
     message: String,
+    /// Of what the swarm found; a story is small as it is told.
+    #[serde(flatten)]
+    shrunk: Option<ShrunkValue>,
+    history: String,
+    repeat: String,
+}
+
+#[derive(Debug, Serialize)]
+struct ShrunkValue {
     lives: usize,
     operations: usize,
     found_lives: usize,
     found_operations: usize,
     trials_played: u64,
     shrunk_completely: bool,
-    history: String,
-    repeat: String,
 }
 
 /// Runs the command.
@@ -165,15 +172,34 @@ fn failure(kill: Kill) -> FailureValue {
         seed: kill.seed,
         stage: kill.wrong.stage,
         message: kill.wrong.message,
-        lives: kill.trial.lives.len(),
-        operations: kill.trial.steps(),
-        found_lives: kill.found_size.0,
-        found_operations: kill.found_size.1,
-        trials_played: kill.played,
-        shrunk_completely: kill.complete,
+        shrunk: kill.shrunk.map(shrunk),
         history: kill.account,
         repeat: kill.repeat,
     }
+}
+
+fn shrunk(smaller: Smaller) -> ShrunkValue {
+    ShrunkValue {
+        lives: smaller.trial.lives.len(),
+        operations: smaller.trial.steps(),
+        found_lives: smaller.found_size.0,
+        found_operations: smaller.found_size.1,
+        trials_played: smaller.played,
+        shrunk_completely: smaller.complete,
+    }
+}
+
+/// What was left out of a failure, in words.
+fn shrinkage(shrunk: &ShrunkValue) -> String {
+    format!(
+        ", shrunk from {} lives and {} operations to {} and {} ({} trials{})",
+        shrunk.found_lives,
+        shrunk.found_operations,
+        shrunk.lives,
+        shrunk.operations,
+        shrunk.trials_played,
+        if shrunk.shrunk_completely { "" } else { ", when the time was over" },
+    )
 }
 
 fn text(value: &HuntValue) -> String {
@@ -205,17 +231,8 @@ fn text(value: &HuntValue) -> String {
         let _ = writeln!(text, "  never hit: {}", missing.join(", "));
     }
     for failure in &value.failures {
-        let _ = writeln!(
-            text,
-            "\nFAILURE with seed {}, shrunk from {} lives and {} operations to {} and {} ({} trials{})",
-            failure.seed,
-            failure.found_lives,
-            failure.found_operations,
-            failure.lives,
-            failure.operations,
-            failure.trials_played,
-            if failure.shrunk_completely { "" } else { ", when the time was over" },
-        );
+        let shrinkage = failure.shrunk.as_ref().map_or(String::new(), shrinkage);
+        let _ = writeln!(text, "\nFAILURE with seed {}{shrinkage}", failure.seed);
         let _ = writeln!(text, "{}", failure.history);
         let _ = writeln!(text, "find it again with: {}", failure.repeat);
     }
