@@ -16,6 +16,7 @@ use io::Buf;
 use crate::address::{Lsn, Tier};
 use crate::canary::canary;
 use crate::doubts::Vouch;
+use crate::drive::Flushed;
 use crate::error::{Error, Poison};
 use crate::flush::flush_all;
 use crate::format::map_page::{PAGE_BYTES, encode};
@@ -54,14 +55,15 @@ pub(crate) async fn checkpoint(shared: &Rc<Shared>) -> Result<(), Error> {
         dirty.map_or(target, |dirty| dirty.min(target))
     };
     if canary!(RingFreedBeforeSuperblock) {
+        let flushed = shared.fast.flush().await?;
         let mut state = shared.state.borrow_mut();
         let durable = state.log.durable();
-        state.log.settle_recorded(durable);
-        state.log.advance_tail(target);
+        state.log.settle_recorded(durable, &flushed);
+        state.log.advance_tail(target, &flushed);
         drop(state);
         shared.wake_room();
     }
-    write_superblock(shared, |superblock| superblock.log_tail = target).await?;
+    let told = write_superblock(shared, |superblock| superblock.log_tail = target).await?;
     if !canary!(RingFreedUnderReaders) {
         shared.log_accesses_ended(epoch).await;
     }
@@ -70,7 +72,7 @@ pub(crate) async fn checkpoint(shared: &Rc<Shared>) -> Result<(), Error> {
             marks::hit(Mark::TailMoved);
         }
         let mut state = shared.state.borrow_mut();
-        state.log.advance_tail(target);
+        state.log.advance_tail(target, &told);
         state.counters.checkpoints += 1;
         state.reclaim();
     }
@@ -104,11 +106,12 @@ pub(crate) async fn write_all_pages(shared: &Rc<Shared>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Writes the fast drive's superblock, changed; also the slow one's when the state changes.
+/// Writes the fast drive's superblock, changed; also the slow one's when the state changes. Gives the proof
+/// that the fast one's is durable.
 pub(crate) async fn write_superblock(
     shared: &Shared,
     change: impl FnOnce(&mut Superblock),
-) -> Result<(), Error> {
+) -> Result<Flushed, Error> {
     write_superblock_of(shared, false, change).await
 }
 
@@ -117,14 +120,15 @@ pub(crate) async fn write_superblocks(
     shared: &Shared,
     change: impl FnOnce(&mut Superblock),
 ) -> Result<(), Error> {
-    write_superblock_of(shared, true, change).await
+    write_superblock_of(shared, true, change).await?;
+    Ok(())
 }
 
 async fn write_superblock_of(
     shared: &Shared,
     both: bool,
     change: impl FnOnce(&mut Superblock),
-) -> Result<(), Error> {
+) -> Result<Flushed, Error> {
     // One writer at a time: the later one must know what the earlier one wrote.
     let _turn = shared.superblock_turn.enter(1).await;
     let mut superblock = shared.superblock.borrow().clone();
@@ -143,16 +147,15 @@ async fn write_superblock_of(
         superblocks::write(&shared.io, &shared.fast, &superblock).await
     }
     .await;
-    if let Err(error) = outcome {
+    let flushed = outcome.inspect_err(|error| {
         shared.poison(Poison::by("writing the superblock failed", error.clone()));
-        return Err(error);
-    }
+    })?;
     *shared.superblock.borrow_mut() = superblock;
     let mut state = shared.state.borrow_mut();
     let now = state.log.durable();
-    state.log.settle_recorded(if canary!(RecordedTooFar) { now } else { durable });
+    state.log.settle_recorded(if canary!(RecordedTooFar) { now } else { durable }, &flushed);
     state.settle_young();
-    Ok(())
+    Ok(flushed)
 }
 
 /// Writes one step of dirty pages to both drives and makes them durable.
@@ -210,13 +213,12 @@ pub(crate) async fn write_pages(shared: &Rc<Shared>) -> Result<(), Error> {
     for transfer in under_way {
         outcome = outcome.and(transfer.await.1);
     }
-    let (fast, slow) = if canary!(PagesNotFlushed) {
-        (Ok(()), Ok(()))
-    } else {
+    if !canary!(PagesNotFlushed) {
         let (fast, slow) = (shared.fast.flush(), shared.slow.flush());
-        (fast.await, slow.await)
-    };
-    if let Err(error) = outcome.and(fast).and(slow) {
+        let (fast, slow) = (fast.await, slow.await);
+        outcome = outcome.and(fast.and(slow).map(drop));
+    }
+    if let Err(error) = outcome {
         // The tail has not moved: the log still has every change. But it never will move again,
         // so this is the end of this session's writing.
         shared.poison(Poison::by("writing the map failed", error.clone()));
@@ -254,5 +256,6 @@ async fn write_other_copies(shared: &Shared, pages: Vec<(u64, u64, Buf)>) -> Res
         outcome = outcome.and(write.await.1);
     }
     outcome?;
-    Ok(shared.slow.flush().await?)
+    shared.slow.flush().await?;
+    Ok(())
 }

@@ -534,6 +534,6 @@ fn release(state: &mut State, job: &Job) {
     }
     if let Target::Whole { home, .. } = job.target {
         // Never mapped: nobody can have looked it up, and the write to it has ended.
-        state.slots[home.tier.index()].release(home.slot);
+        state.slots[home.tier.index()].give_back(home.slot);
     }
 }

@@ -16,6 +16,19 @@ use crate::address::Tier;
 use crate::canary::canary;
 use crate::status::DriveUse;
 
+/// The proof of a flush that ended well: what the drive had taken before survives a power cut. Whoever
+/// builds on that asks for it, and nobody else can make one.
+#[derive(Debug)]
+pub(crate) struct Flushed(());
+
+#[cfg(test)]
+impl Flushed {
+    /// For parts that are tested without drives.
+    pub fn told_by_a_test() -> Flushed {
+        Flushed(())
+    }
+}
+
 /// One of the two drives. Clones are the same drive.
 #[derive(Clone)]
 pub(crate) struct Drive(Rc<DriveInner>);
@@ -187,7 +200,7 @@ impl Drive {
     /// when none has failed: of two flushes at once a drive, or the kernel, tells one of a lost
     /// write and the other nothing. Who waits for flushes of both drives must take the fast one's
     /// first, always: nobody may hold an outcome of one drive back while he waits for the other's.
-    pub fn flush(&self) -> impl Future<Output = Result<(), IoError>> + use<> {
+    pub fn flush(&self) -> impl Future<Output = Result<Flushed, IoError>> + use<> {
         self.count(|traffic| traffic.flushes += 1);
         let under_way = FlushUnderWay::begin(self);
         let operation = match self.device() {
@@ -200,7 +213,8 @@ impl Drive {
             let drive = under_way.drive.clone();
             let beside_ignored = canary!(FlushBesideIgnored);
             if canary!(FlushFailureForgotten) || beside_ignored && outcome.is_ok() {
-                return outcome;
+                // Nobody is the wiser.
+                return outcome.map(Flushed);
             }
             if let Err(error) = outcome {
                 drive.0.failed_flush.borrow_mut().get_or_insert(error);
@@ -213,7 +227,7 @@ impl Drive {
             };
             drive.0.flush_ended.until(quiet).await;
             let failed = drive.0.failed_flush.borrow().clone();
-            failed.map_or(Ok(()), Err)
+            failed.map_or(Ok(Flushed(())), Err)
         }
     }
 

@@ -177,7 +177,7 @@ async fn run_turn(shared: &Shared) -> Result<(), Error> {
             slow?;
         }
     }
-    fast?;
+    let flushed = fast?;
     if !canary!(DoubtFailureIgnored) {
         marked?;
     }
@@ -187,7 +187,7 @@ async fn run_turn(shared: &Shared) -> Result<(), Error> {
     if let Some(page) = doubts {
         state.doubts.settle(page);
     }
-    state.log.settle_durable(until);
+    state.log.settle_durable(until, &flushed);
     let durable = state.log.durable();
     state.exposure.settle(durable);
     state.settle_young();

@@ -431,6 +431,6 @@ fn drop_copy(state: &mut State, one: &Move) {
         state.map.mark_moving(one.extent, false);
     }
     if one.copies {
-        state.slots[one.target.tier.index()].release(one.target.slot);
+        state.slots[one.target.tier.index()].give_back(one.target.slot);
     }
 }

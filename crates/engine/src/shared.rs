@@ -10,7 +10,7 @@ use io::{Gate, Io, WaitList};
 
 use crate::accesses::Epoch;
 use crate::address::{ExtentId, Home, Lsn, Tier};
-use crate::drive::Drive;
+use crate::drive::{Drive, Flushed};
 use crate::error::{Error, Poison};
 use crate::format::superblock::Superblock;
 use crate::geometry::Geometry;
@@ -153,7 +153,7 @@ impl Shared {
 
     /// Flushes one drive for the volume's own work. After a failed flush nobody knows which writes
     /// the drive has dropped, and the next flush may say nothing of it: the volume stops.
-    pub async fn flush_drive(&self, tier: Tier) -> Result<(), Error> {
+    pub async fn flush_drive(&self, tier: Tier) -> Result<Flushed, Error> {
         let outcome = self.drive(tier).flush().await;
         if let Err(error) = &outcome {
             self.poison(Poison::by("a flush failed", error.clone()));

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use crate::accesses::Epoch;
-use crate::address::{Home, Lsn, SlotId};
+use crate::address::{Home, Lsn, SlotId, Tier};
 use crate::canary::canary;
 use crate::marks::{self, Mark};
 
@@ -93,13 +93,28 @@ impl Slots {
         true
     }
 
-    /// Frees a slot.
-    pub fn release(&mut self, slot: SlotId) {
+    /// Frees a slot that something pointed at.
+    pub fn release(&mut self, freed: Freed) {
+        self.give_back(freed.0.slot);
+    }
+
+    /// Frees a slot that was taken and that nothing has pointed at.
+    pub fn give_back(&mut self, slot: SlotId) {
         let word = &mut self.words[slot.0 as usize / 64];
         let bit = 1 << (slot.0 % 64);
         assert!(*word & bit != 0, "slot {} was freed twice", slot.0);
         *word &= !bit;
         self.free += 1;
+    }
+}
+
+/// A home whose slot may be used again: it has been in quarantine.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Freed(Home);
+
+impl Freed {
+    pub fn tier(&self) -> Tier {
+        self.0.tier
     }
 }
 
@@ -119,12 +134,12 @@ impl Quarantine {
 
     /// The next slot that may be used again. `recorded`: recovery takes everything before this LSN
     /// as durable; `ended`: all accesses up to this epoch have ended.
-    pub fn pop(&mut self, recorded: Lsn, ended: Epoch) -> Option<Home> {
+    pub fn pop(&mut self, recorded: Lsn, ended: Epoch) -> Option<Freed> {
         let (_, lsn, epoch) = self.queue.front()?;
         let is_recorded = *lsn < recorded || canary!(RecordedTooWide) && *lsn == recorded;
         let is_unused = *epoch < ended || canary!(EpochTooWide) && *epoch == ended;
         if is_recorded && is_unused {
-            return self.queue.pop_front().map(|(home, ..)| home);
+            return self.queue.pop_front().map(|(home, ..)| Freed(home));
         }
         marks::hit(match *lsn < recorded {
             true => Mark::SlotWaitedForAccess,
@@ -160,8 +175,8 @@ mod tests {
             assert_eq!(slots.take(), Some(SlotId(expected)));
         }
         assert_eq!((slots.take(), slots.free()), (None, 0));
-        slots.release(SlotId(64));
-        slots.release(SlotId(3));
+        slots.give_back(SlotId(64));
+        slots.give_back(SlotId(3));
         assert_eq!(slots.take(), Some(SlotId(3)));
         assert_eq!(slots.take(), Some(SlotId(64)));
     }
@@ -175,7 +190,7 @@ mod tests {
         for slot in 10..64 {
             assert!(slots.claim(SlotId(slot)));
         }
-        slots.release(SlotId(2));
+        slots.give_back(SlotId(2));
         assert_eq!(slots.take(), Some(SlotId(2)));
     }
 

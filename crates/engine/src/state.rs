@@ -312,7 +312,7 @@ impl State {
     /// Gives up a home; the slot is free again when that is safe.
     pub fn retire(&mut self, home: Home, lsn: Lsn) {
         if canary!(SlotFreedAtOnce) {
-            return self.slots[home.tier.index()].release(home.slot);
+            return self.slots[home.tier.index()].give_back(home.slot);
         }
         let epoch = self.home_accesses.close_epoch();
         self.quarantine.push(home, lsn, epoch);
@@ -328,9 +328,9 @@ impl State {
         if canary!(SlotFreedWhenDurable) {
             recorded = self.log.durable();
         }
-        while let Some(home) = self.quarantine.pop(recorded, ended) {
+        while let Some(freed) = self.quarantine.pop(recorded, ended) {
             marks::hit(Mark::SlotReleased);
-            self.slots[home.tier.index()].release(home.slot);
+            self.slots[freed.tier().index()].release(freed);
         }
     }
 

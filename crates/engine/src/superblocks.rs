@@ -4,7 +4,7 @@ use io::{Device, DeviceInfo, Io};
 
 use crate::address::Tier;
 use crate::canary::canary;
-use crate::drive::Drive;
+use crate::drive::{Drive, Flushed};
 use crate::error::Error;
 use crate::format::superblock::{
     COPY_POSITIONS, SUPERBLOCK_BYTES, State, Superblock, SuperblockProblem,
@@ -30,9 +30,14 @@ pub(crate) struct Found {
 
 /// Writes both copies, the stale one first, each made durable before the next is touched: a cut at
 /// any moment leaves one whole copy, the old or the new.
-pub(crate) async fn write(io: &Io, drive: &Drive, superblock: &Superblock) -> Result<(), Error> {
+pub(crate) async fn write(
+    io: &Io,
+    drive: &Drive,
+    superblock: &Superblock,
+) -> Result<Flushed, Error> {
     let stale_last = canary!(StaleCopyLast);
     let first = if stale_last { 1 - drive.stale_copy() } else { drive.stale_copy() };
+    let mut flushed = None;
     for copy in [first, 1 - first] {
         let mut buf = io.pool().take(SUPERBLOCK_BYTES);
         superblock.encode(&mut buf, copy);
@@ -41,10 +46,10 @@ pub(crate) async fn write(io: &Io, drive: &Drive, superblock: &Superblock) -> Re
         }
         drive.write(COPY_POSITIONS[copy], buf).await.1?;
         if copy != drive.stale_copy() || !canary!(SuperblocksAtOnce) {
-            drive.flush().await?;
+            flushed = Some(drive.flush().await?);
         }
     }
-    Ok(())
+    Ok(flushed.expect("one copy is not the stale one"))
 }
 
 /// Reads the newest valid copy. `Ok(None)`: the drive is not ours.

@@ -742,7 +742,7 @@ fn give_up(shared: &Shared, parts: &[Part], promised: u64) {
         if let Target::Fresh { extents, .. } = &run.target {
             // Nothing points at the slots: they are free at once.
             for Allocation { home, .. } in extents {
-                state.slots[home.tier.index()].release(home.slot);
+                state.slots[home.tier.index()].give_back(home.slot);
             }
         }
     }

@@ -24,6 +24,7 @@ pub(crate) use index::{Index, Logged};
 use crate::address::{BLOCK_BYTES, BlockId, Lsn};
 use crate::canary::canary;
 use crate::checksum::crc32c;
+use crate::drive::Flushed;
 use crate::format::record::{
     self, ENTRIES_END_MAX, Echo, Entry, HEADER_BYTES, Header, data_entry_bytes, encode_data,
     first_entry_at,
@@ -347,7 +348,7 @@ impl Log {
     }
 
     /// Both drives were flushed after everything before `until` had been written.
-    pub fn settle_durable(&mut self, until: Lsn) {
+    pub fn settle_durable(&mut self, until: Lsn, _: &Flushed) {
         self.durable = self.durable.max(until);
         while let Some((end, claim)) = self.claims.front()
             && (*end <= self.durable || canary!(ClaimNotDurable))
@@ -358,12 +359,12 @@ impl Log {
     }
 
     /// A durable superblock says that everything before `until` is durable.
-    pub fn settle_recorded(&mut self, until: Lsn) {
+    pub fn settle_recorded(&mut self, until: Lsn, _: &Flushed) {
         self.recorded = self.recorded.max(until);
     }
 
-    /// The ring places before `tail` may be reused.
-    pub fn advance_tail(&mut self, tail: Lsn) {
+    /// The ring places before `tail` may be reused: a durable superblock says so.
+    pub fn advance_tail(&mut self, tail: Lsn, _: &Flushed) {
         assert!(self.tail <= tail && tail <= self.recorded, "the tail moves over durable records");
         self.tail = tail;
     }

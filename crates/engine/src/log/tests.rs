@@ -21,7 +21,7 @@ fn write_out(log: &mut Log) -> Vec<(Lsn, Vec<u8>)> {
         records.push((sealed.lsn, sealed.buf.to_vec()));
     }
     let end = log.end();
-    log.settle_durable(end);
+    log.settle_durable(end, &Flushed::told_by_a_test());
     records
 }
 
@@ -59,8 +59,9 @@ fn records_stay_whole_at_the_end_of_the_ring_over_many_laps() {
         }
         let live = log.oldest_live();
         assert_eq!(live, log.end(), "everything was forgotten");
-        log.settle_recorded(live);
-        log.advance_tail(live);
+        let flushed = Flushed::told_by_a_test();
+        log.settle_recorded(live, &flushed);
+        log.advance_tail(live, &flushed);
     }
     assert!(log.tail().0 > 3 * 1024);
 }
