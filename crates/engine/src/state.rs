@@ -243,10 +243,18 @@ impl State {
     }
 
     /// Fast slots that new data leaves free, so that there is room to move and to write fresh
-    /// copies: 1/64 of them, at least 4; as a Fusion Drive does 1/32, which of its 121 GB are 4.
+    /// copies: 1/64 of them, at least 4; as a Fusion Drive does 1/32, which of its 121 GB are 4. A volume
+    /// that is full to the last extent has no more free slots than the slow drive's spare ones, and who insists
+    /// on more never moves anything again: half of what is free has to do.
     pub fn fast_reserve(&self) -> u64 {
         let share = if self.placer.overwrites_below() { 32 } else { 64 };
-        (self.slots[0].slots() / share).max(4)
+        let wanted = self.slots[0].slots() / share;
+        let most = match self.geometry.class {
+            Class::Span => (self.slots[0].free() + self.slots[1].free()) / 2,
+            // Who leaves has its own slot below.
+            Class::Cache => wanted,
+        };
+        wanted.min(most).max(4)
     }
 
     /// Fast slots that moves leave free. They may take half of the reserve: those that leave for what

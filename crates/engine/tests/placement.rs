@@ -279,3 +279,39 @@ fn what_is_pinned_goes_up_and_stays_and_what_is_cold_never_comes() {
         assert_eq!(engine.wishes().ranges().len(), 1);
     });
 }
+
+#[test]
+fn a_volume_that_is_full_to_the_last_extent_still_moves_what_is_hot() {
+    let simulation = Simulation::new(7);
+    // Far more is kept free above, when there is room, than a full volume has slots to spare.
+    let fast = simulation.add_drive(spec("imac-fusion-ssd", 4 * FAST_BYTES));
+    let slow = simulation.add_drive(spec("imac-fusion-disk", SLOW_BYTES));
+    let io = simulation.boot();
+    let [fast, slow] = [fast, slow].map(|drive| simulation.device(&io, drive));
+    let work = async {
+        create(&io, &fast, &slow, CreateOptions::new("test"), &|_, _| ()).await.unwrap();
+        let engine = rig::open(&io, &fast, &slow).await;
+        let size = engine.info().size_bytes;
+        for at in (0..size).step_by(MIB as usize) {
+            let buf = io.pool().take_zeroed(MIB.min(size - at) as usize);
+            engine.write(at, buf, Durability::Volatile).await.1.unwrap();
+        }
+        engine.flush().await.unwrap();
+        io.sleep(60 * SECOND_NS).await;
+        let mut random = Random::new(5);
+        let hot = (size / BYTES / 2, 400);
+        assert!(on_fast(&engine, hot) < 0.1);
+        for _ in 0..4 {
+            hit_ratio(&io, &engine, &mut random, hot, 2000).await;
+            io.sleep(60 * SECOND_NS).await;
+        }
+        let share = on_fast(&engine, hot);
+        // It has eight slots to move with, and nothing moved when it insisted on more.
+        assert!(share > 0.2, "{share}, {:?}", engine.status().moves);
+        engine.close().await.unwrap();
+        assert_eq!(engine.verify(), Vec::<String>::new());
+    };
+    simulation.run(&io, work).done();
+    io.drop_tasks();
+    io.drain();
+}
