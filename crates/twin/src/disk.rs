@@ -6,7 +6,8 @@
 //!   wait for the sector to come round. Commands of the host come before cached writes, unless a
 //!   write waits for room in the pool.
 //! * After a read the head stays and goes on reading, until it is needed elsewhere or its buffer is
-//!   full. What it has read, and what waits in the pool, is read without the arm.
+//!   full; some disks stay for a multiple of what was read, whatever other read waits (SCSI calls it the
+//!   minimum of reading ahead). What it has read, and what waits in the pool, is read without the arm.
 //! * Without a write cache a write ends on the platter: the next command of a sequential
 //!   stream comes a little too late and waits for a whole revolution.
 //!
@@ -57,6 +58,8 @@ pub(crate) struct DiskParameters {
     /// Commands inside the disk at a time.
     pub(crate) queue_depth: usize,
     pub(crate) read_ahead_bytes: u64,
+    /// So many times what a read asked for is read behind it before the head may leave for another read.
+    pub(crate) read_on_times: f64,
     /// Streams whose read-ahead is remembered.
     pub(crate) segments: usize,
     /// Cached writes are at most so many bytes, and ...
@@ -124,6 +127,8 @@ pub(crate) struct Disk {
     work: Option<(Work, u64)>,
     /// When exactly the arm has become or will become free: the event comes up to 1 ns later.
     free_ns: f64,
+    /// Until then the head reads on behind a read, and no read elsewhere gets it (ns).
+    stays_ns: f64,
     /// When the next command can be on its way.
     electronics_free_ns: u64,
     link_free_ns: u64,
@@ -146,6 +151,7 @@ impl Disk {
             head: geometry.place(0),
             work: None,
             free_ns: 0.0,
+            stays_ns: 0.0,
             electronics_free_ns: 0,
             link_free_ns: 0,
             destaging: None,
@@ -220,7 +226,12 @@ impl Disk {
         let index = index.expect("what the arm serves is inside");
         let Command { kind, length, .. } = self.inside[index];
         if kind == Kind::Read {
-            self.buffer.read_until(at, at + length, self.head.turns, self.free_ns);
+            let end = at + length;
+            self.buffer.read_until(at, end, self.head.turns, self.free_ns);
+            let on = (length as f64 * self.of.read_on_times) as u64;
+            let on = on.min(self.of.read_ahead_bytes);
+            let turns = self.geometry.place(end + on).turns - self.head.turns;
+            self.stays_ns = self.free_ns + turns * self.geometry.revolution_ns();
         }
         self.ended(index);
     }
@@ -251,6 +262,9 @@ impl Disk {
         }
         let crowded = self.inside.iter().any(|command| command.stage == Stage::Crowded);
         let command = self.soonest_command(from_ns);
+        if command.is_some_and(|(index, _)| self.stays_before(index, from_ns)) {
+            return;
+        }
         let destage = match command {
             Some(_) if !crowded => None,
             _ => self.pool.nearest(|run| self.access_ns(from_ns, run.place, true)),
@@ -283,7 +297,11 @@ impl Disk {
             let writes = command.kind != Kind::Read;
             let access_ns = match self.buffer.joins(command.at, from_ns, &self.geometry) {
                 Some(_) if !writes => 0.0,
-                _ => self.access_ns(from_ns, command.place, writes),
+                _ if writes => self.access_ns(from_ns, command.place, writes),
+                _ => {
+                    let stays_ns = (self.stays_ns - from_ns).max(0.0);
+                    stays_ns + self.access_ns(from_ns, command.place, writes)
+                }
             };
             if from_ns - command.since_ns as f64 > patience_ns {
                 return Some((index, access_ns));
@@ -293,6 +311,18 @@ impl Disk {
             }
         }
         best
+    }
+
+    /// The command is a read elsewhere, for which the head may not leave yet.
+    fn stays_before(&self, index: usize, from_ns: f64) -> bool {
+        let Command { kind, at, .. } = self.inside[index];
+        let elsewhere = || self.buffer.joins(at, from_ns, &self.geometry).is_none();
+        self.stays() && kind == Kind::Read && elsewhere()
+    }
+
+    /// It may not for any read.
+    fn stays(&self) -> bool {
+        (self.life.now_ns as f64) < self.stays_ns
     }
 
     fn serve(&mut self, index: usize, begin_ns: f64) {
@@ -357,7 +387,11 @@ impl Living for Disk {
             Stage::Coming(ns) | Stage::Leaving(ns) => Some(ns),
             _ => None,
         });
-        commands.chain(self.work.map(|(_, done_ns)| done_ns)).min()
+        let work = match self.work {
+            Some((_, done_ns)) => Some(done_ns),
+            None => self.stays().then_some(self.stays_ns.ceil() as u64),
+        };
+        commands.chain(work).min()
     }
 
     fn turn(&mut self) {
@@ -447,6 +481,7 @@ impl Model for Disk {
         self.destaging = None;
         (self.electronics_free_ns, self.link_free_ns) = (self.life.now_ns, self.life.now_ns);
         self.free_ns = self.life.now_ns as f64;
+        self.stays_ns = 0.0;
     }
 }
 

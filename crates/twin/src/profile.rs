@@ -36,6 +36,7 @@ const BUILT_IN: &[&str] = &[
     include_str!("../profiles/mz7lm1t9.toml"),
     include_str!("../profiles/raid5-4x-atp-velocity-sii.toml"),
     include_str!("../profiles/raid5-4x-hus156060vl.toml"),
+    include_str!("../profiles/samsung-850-evo-1tb.toml"),
     include_str!("../profiles/samsung-860-evo-500.toml"),
     include_str!("../profiles/seagate-600-pro.toml"),
     include_str!("../profiles/ssdsa2cw160g310.toml"),

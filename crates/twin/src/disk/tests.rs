@@ -116,6 +116,21 @@ fn a_flush_waits_for_the_platters() {
 }
 
 #[test]
+fn who_must_read_on_takes_that_much_longer_for_large_random_reads_and_no_longer_for_others() {
+    let far = Load { range: 0..5 * GB, ..load(Kind::Read, Pattern::Random, 256 << 10) };
+    let ms = |times, load: &Load| 1e3 / rate(&with(&[("read_on_times", times)]), true, load);
+    // 768 KiB at the outer rate.
+    close(ms(3.0, &far) - ms(0.0, &far), 3.0 * 256.0 / 1024.0 / 109.2 * 1e3, 5.0);
+    for other in [
+        load(Kind::Read, Pattern::Sequential, 256 << 10),
+        load(Kind::Write, Pattern::Random, 256 << 10),
+        load(Kind::Read, Pattern::Random, 4096),
+    ] {
+        close(ms(3.0, &other), ms(0.0, &other), 2.0);
+    }
+}
+
+#[test]
 fn the_same_loads_give_the_same_times() {
     let mixed = Load { clients: 4, ..load(Kind::Write, Pattern::Random, 4096) };
     assert_eq!(rate(&profile(), true, &mixed), rate(&profile(), true, &mixed));

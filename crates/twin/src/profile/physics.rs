@@ -110,6 +110,7 @@ fn disk(numbers: &Numbers<'_>, size_bytes: u64) -> Result<DiskParameters, String
         command_bytes_max: (numbers.positive("command_kib")? * 1024.0) as u64,
         queue_depth: numbers.positive("queue_depth")? as usize,
         read_ahead_bytes: (numbers.any("read_ahead_kib")? * 1024.0) as u64,
+        read_on_times: numbers.any("read_on_times")?,
         segments: numbers.any("segments")? as usize,
         pool_bytes: (numbers.any("pool_kib")? * 1024.0) as u64,
         pool_runs: numbers.any("pool_runs")? as usize,
