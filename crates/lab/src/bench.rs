@@ -18,6 +18,7 @@ pub use fused::{FusedBench, FusedKind};
 pub use outside::{FioBench, FioTarget};
 pub use page_cache::Memory;
 pub use plug::Cut;
+pub(crate) use plug::WRITTEN_BYTES_MAX;
 pub use twins::TwinBench;
 
 /// One second of a drive's life.

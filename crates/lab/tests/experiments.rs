@@ -68,6 +68,96 @@ fn steps_that_are_done_are_not_done_again() {
     assert!(refused.unwrap_err().contains("another run"));
 }
 
+/// Three steps of which each leans on the one before.
+struct Chain;
+
+impl experiment::Experiment for Chain {
+    fn name(&self) -> &str {
+        "chain"
+    }
+
+    fn question(&self) -> &str {
+        "?"
+    }
+
+    fn source(&self) -> &str {
+        ""
+    }
+
+    fn stage(&self) -> experiment::Stage {
+        experiment::Stage::Drive
+    }
+
+    fn steps(&self, _: &str, _: u64) -> Vec<experiment::Step> {
+        let step = |name: &str| experiment::Step {
+            name: name.to_owned(),
+            renew: name == "one",
+            rest_s: 0,
+            restart: false,
+            cut: None,
+            memory: None,
+            job: format!("[{name}]\nrw=randwrite\nbs=4k\nsize=1g\n"),
+            figures: vec![experiment::Figure {
+                id: None,
+                row: "written".to_owned(),
+                column: name.to_owned(),
+                unit: "io/s",
+                measure: |outcome, _| outcome.iops(lab::fio::Direction::Write),
+            }],
+            bound: experiment::Bound { seconds: Some(1), requests: None },
+        };
+        ["one", "two", "three"].map(step).into()
+    }
+
+    fn charts(&self, _: &RunRecord) -> Vec<experiment::Chart> {
+        Vec::new()
+    }
+}
+
+/// Notes how many steps the directory holds when each one begins.
+struct Kept<'a>(&'a std::path::Path, std::cell::RefCell<Vec<(String, usize)>>);
+
+impl Progress for Kept<'_> {
+    fn step(&self, _: usize, _: usize, name: &str) {
+        let kept = RunRecord::load(self.0).unwrap().map_or(0, |record| record.steps.len());
+        self.1.borrow_mut().push((name.to_owned(), kept));
+    }
+}
+
+#[test]
+fn steps_that_lean_on_others_are_played_again_and_what_was_kept_stays_meanwhile() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = || {
+        let (mut bench, kept) = (disk(), Kept(dir.path(), std::cell::RefCell::default()));
+        let record =
+            experiment::run(&Chain, &mut bench, OPTIONS, "x", Some(dir.path()), &kept).unwrap();
+        (record, kept.1.take())
+    };
+    let forget = |change: fn(&mut RunRecord)| {
+        let mut record = RunRecord::load(dir.path()).unwrap().unwrap();
+        change(&mut record);
+        let text = serde_json::to_string(&record).unwrap();
+        std::fs::write(dir.path().join("run.json"), text).unwrap();
+    };
+    let name = |name: &str, kept: usize| (name.to_owned(), kept);
+    let (whole, made) = run();
+    assert_eq!(made, [name("one", 0), name("two", 1), name("three", 2)]);
+    forget(|record| _ = record.steps.pop());
+    let (again, made) = run();
+    assert_eq!(made, [name("one (again)", 2), name("two (again)", 2), name("three", 2)]);
+    let figures = |record: &RunRecord| -> Vec<_> { record.figures().map(|f| f.measured).collect() };
+    assert_eq!(figures(&again), figures(&whole));
+    // Kept by a program that measured something else: nothing of it is believed.
+    forget(|record| {
+        record.steps.pop();
+        record.steps[0].figures[0].measured = Some(1.0);
+    });
+    let (fresh, made) = run();
+    assert_eq!(made, [name("one (again)", 2), name("two", 1), name("three", 2)]);
+    assert_eq!(figures(&fresh), figures(&whole));
+    assert_eq!(RunRecord::load(dir.path()).unwrap().unwrap().steps.len(), 3);
+}
+
 #[test]
 fn a_larger_part_of_a_disk_answers_later_and_the_page_shows_it() {
     let dir = tempfile::tempdir().unwrap();
@@ -235,4 +325,30 @@ fn who_does_not_flush_is_fast_and_loses_what_it_acknowledged() {
     // Without a cache there is nothing to lose, whatever is said of flushes.
     let stick = run("powercut", &mut TwinBench::new("usb3-flash-drive", 1).unwrap());
     assert_eq!(lost(&stick, "flushes not done, cache lost"), (0.0, 0.0));
+}
+
+#[test]
+fn a_twin_made_of_its_data_sheet_does_what_that_says() {
+    let mut bench = TwinBench::new("samsung-850-evo-1tb", 1).unwrap();
+    let experiment = experiment::named("ssd-spec").unwrap();
+    let record =
+        experiment::run(experiment.as_ref(), &mut bench, OPTIONS, "x", None, &Steps::default());
+    let record = record.unwrap();
+    let advertised = record.figures().filter(|figure| figure.column.starts_with("advertised"));
+    let errors: Vec<f64> = advertised.map(|figure| figure.error_percent.unwrap()).collect();
+    assert_eq!(errors.len(), 4);
+    assert!(errors.iter().all(|error| error.abs() < 5.0), "{errors:?}");
+    // One request at a time, of which no other figure says anything.
+    for (direction, promised) in [("read", 10_000.0), ("write", 40_000.0)] {
+        let text = format!(
+            "[fill]\nrw=write\nbs=1m\nsize=1g\n\n[a]\nstonewall\nrw=rand{direction}\nbs=4k\nsize=1g\n\
+             runtime=2\ntime_based\n"
+        );
+        let workload = Workload::new("one.fio", &text).unwrap();
+        let record =
+            experiment::run(&workload, &mut bench, OPTIONS, "x", None, &Steps::default()).unwrap();
+        let job = &record.steps[0].outcome.report.jobs[1];
+        let iops = if direction == "read" { job.read.iops } else { job.write.iops };
+        assert!((iops / promised - 1.0).abs() < 0.05, "{direction}: {iops}");
+    }
 }

@@ -1,7 +1,7 @@
 //! A twin whose plug is pulled while it is written to: [`crate::powercut`], writer, witness and
 //! verifier, in virtual time.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use io::Io;
@@ -15,10 +15,16 @@ use crate::powercut::{Acknowledged, End, Record, Run, Witness, verify, write};
 /// Where is written: little enough that verifying takes moments.
 const SPAN_BYTES: u64 = 256 << 20;
 
+/// Writing ends after so many bytes, if not earlier: a drive that writes gigabytes a second fills its cache many
+/// times over with as much, and each byte costs the machine that plays it time.
+pub(crate) const WRITTEN_BYTES_MAX: u64 = 2 << 30;
+/// How often it is looked whether that is reached.
+const LOOK_NS: u64 = MILLISECOND_NS;
+
 /// How a plug is pulled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cut {
-    /// So many seconds are written.
+    /// So many seconds are written, or [`WRITTEN_BYTES_MAX`].
     pub write_s: u64,
     /// So many more pass without a request before the plug is pulled.
     pub idle_s: u64,
@@ -55,13 +61,19 @@ pub(super) fn pull(spec: &DriveSpec, seed: u64, cut: &Cut) -> Result<Outcome, St
     let (plug, clock) = (simulation.clone(), io.clone());
     let (write_ns, idle_ns) = (cut.write_s * SECOND_NS, cut.idle_s * SECOND_NS);
     // While it writes the plug is pulled at whatever is under way.
+    let enough = Rc::new(Cell::new(false));
+    let is_enough = enough.clone();
     io.spawn(async move {
-        clock.sleep(write_ns + idle_ns).await;
+        while clock.now_ns() < write_ns && plug.counters(drive).write_bytes < WRITTEN_BYTES_MAX {
+            clock.sleep(LOOK_NS.min(write_ns - clock.now_ns())).await;
+        }
+        is_enough.set(true);
+        clock.sleep(idle_ns).await;
         plug.fail_power();
     });
     let clock = io.clone();
     let work = async {
-        let goes_on = |_| idle_ns == 0 || clock.now_ns() < write_ns;
+        let goes_on = |_| idle_ns == 0 || !enough.get();
         let written = write(&device, &run, &mut ear, goes_on).await;
         match written.end {
             End::Asked => clock.sleep(u64::MAX / 2).await,

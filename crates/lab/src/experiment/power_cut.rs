@@ -5,7 +5,7 @@ use super::measures::write_iops;
 use super::{
     Bound, Chart, Experiment, Figure, Measure, RunRecord, Series, Stage, Step, flush_cost,
 };
-use crate::bench::{Cut, Moment, Outcome};
+use crate::bench::{Cut, Moment, Outcome, WRITTEN_BYTES_MAX};
 use crate::powercut::{Order, Verdict};
 
 /// Writing goes on for so long before a plug is pulled.
@@ -104,8 +104,9 @@ impl Experiment for PowerCut {
     fn notes(&self, _: &str) -> Vec<String> {
         vec![
             format!(
-                "The plug is pulled after {WRITE_S} s of writing in epochs of 1 to 64 writes of up to 64 KiB, each ended by a flush; \
-                 what is left is read and judged as 'bimetal lab powercut' does on real drives."
+                "The plug is pulled after {WRITE_S} s of writing, or {} GiB, in epochs of 1 to 64 writes of up to 64 KiB, each ended by a \
+                 flush; what is left is read and judged as 'bimetal lab powercut' does on real drives.",
+                WRITTEN_BYTES_MAX >> 30
             ),
             "A write that a later one of the same place covers cannot be seen to be lost. How much a cache holds is \
              the twin's; that nothing writes it back while it has room is the worst that a drive may do."

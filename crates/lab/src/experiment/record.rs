@@ -130,6 +130,23 @@ impl StepRecord {
         }
     }
 
+    /// Whether it says what `other` says; one of them was read from a file, in which a number may lose
+    /// its last bit.
+    pub(super) fn says_what(&self, other: &StepRecord) -> bool {
+        let is_near = |one: f64, other: f64| (one - other).abs() <= 1e-9 * one.abs().max(1e-9);
+        let numbers = |step: &StepRecord| -> Vec<Option<f64>> {
+            let figures = step.figures.iter().map(|figure| figure.measured);
+            figures.chain([Some(step.outcome.seconds)]).collect()
+        };
+        let (mine, others) = (numbers(self), numbers(other));
+        mine.len() == others.len()
+            && mine.iter().zip(&others).all(|pair| match pair {
+                (Some(one), Some(other)) => is_near(*one, *other),
+                (one, other) => one == other,
+            })
+            && self.outcome.moments == other.outcome.moments
+    }
+
     /// Whether it is what came of that step.
     pub(super) fn is_of(&self, step: &Step) -> bool {
         (&self.name, self.rest_s, &self.job) == (&step.name, step.rest_s, &step.job)

@@ -27,9 +27,10 @@ pub trait Progress {
 /// Carries `experiment` out on `bench`. With `out`, what is done is kept there after each step, and
 /// what an earlier run has done there is not done again.
 ///
-/// A drive's condition depends on all steps since it was new. So in virtual time steps that lean on
-/// others are done again with those if one of them is missing: the seed makes them the same, and they
-/// cost moments. A real drive keeps its condition itself.
+/// A drive's condition depends on all steps since it was new, and a simulated one lives no longer than the
+/// program. So in virtual time steps that lean on others are played again up to the one that is missing; the seed
+/// makes them the same. What was kept of them stays, unless the engine or a twin has changed and they say
+/// something else now. A real drive keeps its condition itself.
 ///
 /// # Errors
 /// A sentence; what was done before is kept.
@@ -73,9 +74,19 @@ pub fn run(
         if known.len() == chain.len() {
             record.steps.extend(known.into_iter().cloned());
         } else {
+            let mut changed = false;
             for (index, step) in chain.iter().enumerate() {
-                progress.step(number + index + 1, total, &step.name);
-                record.steps.push(carry_out(experiment, bench, step.clone(), options)?);
+                let kept = known.get(index).filter(|_| !changed);
+                let again = if kept.is_some() { " (again)" } else { "" };
+                progress.step(number + index + 1, total, &format!("{}{again}", step.name));
+                let done = carry_out(experiment, bench, step.clone(), options)?;
+                let is_kept = kept.is_some_and(|kept| kept.says_what(&done));
+                changed |= kept.is_some() && !is_kept;
+                record.steps.push(done);
+                if is_kept {
+                    // The directory has it, and those behind it, which would be lost if this ended now.
+                    continue;
+                }
                 if let Some(dir) = out {
                     record.charts = experiment.charts(&record);
                     record.derived = experiment.derived(&record);

@@ -51,6 +51,7 @@ pub(super) fn draft(measurements: &Measurements, name: &str) -> Result<Draft, St
         ("read_command_us", 90.0, "of the kind"),
         ("write_command_us", 90.0, "of the kind"),
         ("read_ahead_kib", 2048.0, "of the kind"),
+        ("read_on_times", 0.0, "of the kind: what comes ends reading ahead"),
         ("segments", 16.0, "of the kind"),
         ("pool_kib", 16_384.0, "of the kind"),
         ("pool_runs", 64.0, "of the kind"),

@@ -9,15 +9,21 @@ const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 340.0;
 const LEFT: f64 = 70.0;
 const RIGHT: f64 = 16.0;
-const TOP: f64 = 26.0;
-const BOTTOM: f64 = 52.0;
+const TOP: f64 = 40.0;
+const BOTTOM: f64 = 56.0;
 /// Colours of the page there are.
 const COLOURS: usize = 6;
-/// Height of one bar and the gap around a group of bars.
-const BAR: f64 = 18.0;
-const GROUP_GAP: f64 = 12.0;
-/// Room for the names of bars.
-const NAMES: f64 = 236.0;
+/// Height of one bar and the gap below a group of bars.
+const BAR: f64 = 22.0;
+const GROUP_GAP: f64 = 14.0;
+/// The name of a group stands above it: beside it no room would do for every name on every screen.
+const NAME: f64 = 26.0;
+/// Room for the value behind the longest bar.
+const VALUE: f64 = 96.0;
+/// Where bars begin.
+const BAR_LEFT: f64 = 8.0;
+/// Lines of text at marks.
+const MARK_LINE: f64 = 21.0;
 /// Points of a line at most: more cannot be told apart at this width.
 const POINTS_MAX: usize = 720;
 
@@ -85,7 +91,7 @@ fn line_chart(chart: &Chart, colours: &[usize]) -> Markup {
             @for (number, mark) in chart.marks.iter().enumerate() {
                 @let at = round(x.place(mark.at));
                 // Neighbours do not write over each other.
-                @let high = TOP + 10.0 + 13.0 * (number % 3) as f64;
+                @let high = TOP + 14.0 + MARK_LINE * (number % 4) as f64;
                 @let (anchor, shift) = if at > WIDTH * 0.7 { ("end", -6.0) } else { ("start", 6.0) };
                 line.mark x1=(at) x2=(at) y1=(TOP) y2=(bottom) {}
                 text.marktext x=(at + shift) y=(high) text-anchor=(anchor) { (mark.label) }
@@ -94,7 +100,7 @@ fn line_chart(chart: &Chart, colours: &[usize]) -> Markup {
                 (curve(series, *colour, &x, &y))
             }
             text.axisname x=((LEFT + right) / 2.0) y=(HEIGHT - 8.0) text-anchor="middle" { (chart.x) }
-            text.axisname x=(LEFT - 58.0) y=(TOP - 8.0) { (chart.y) }
+            text.axisname x=(BAR_LEFT) y=(TOP - 18.0) { (chart.y) }
         }
     }
 }
@@ -150,12 +156,12 @@ fn bar_chart(chart: &Chart, colours: &[usize]) -> Markup {
             .collect()
     };
     let heights: Vec<f64> =
-        names.iter().map(|name| group(name).len() as f64 * BAR + GROUP_GAP).collect();
-    let height = TOP + heights.iter().sum::<f64>() + BOTTOM;
-    let (bottom, right) = (height - BOTTOM, WIDTH - 84.0);
+        names.iter().map(|name| NAME + group(name).len() as f64 * BAR + GROUP_GAP).collect();
+    let height = GROUP_GAP + heights.iter().sum::<f64>() + BOTTOM;
+    let (bottom, right) = (height - BOTTOM, WIDTH - VALUE);
     let values = chart.series.iter().flat_map(|series| series.points.iter().map(|point| point.1));
-    let x = Axis::new(values, chart.y_log, true, (NAMES, right));
-    let tops = heights.iter().scan(TOP, |top, height| {
+    let x = Axis::new(values, chart.y_log, true, (BAR_LEFT, right));
+    let tops = heights.iter().scan(GROUP_GAP, |top, height| {
         let this = *top;
         *top += height;
         Some(this)
@@ -164,24 +170,26 @@ fn bar_chart(chart: &Chart, colours: &[usize]) -> Markup {
         svg viewBox={ "0 0 " (WIDTH) " " (height) } role="img" aria-label=(chart.title) {
             @for (value, text) in x.ticks() {
                 @let at = round(x.place(value));
-                line.grid x1=(at) x2=(at) y1=(TOP) y2=(bottom) {}
-                text.tick x=(at) y=(bottom + 17.0) text-anchor="middle" { (text) }
+                line.grid x1=(at) x2=(at) y1=(GROUP_GAP) y2=(bottom) {}
+                // The first would hang over the edge.
+                @let anchor = if at <= BAR_LEFT { "start" } else { "middle" };
+                text.tick x=(at) y=(bottom + 19.0) text-anchor=(anchor) { (text) }
             }
-            @for ((name, top), height) in names.iter().zip(tops).zip(&heights) {
-                text.tick x=(NAMES - 10.0) y=(top + height / 2.0 + 4.0) text-anchor="end" { (name) }
+            @for (name, top) in names.iter().zip(tops) {
+                text.barname x=(BAR_LEFT) y=(top + NAME - 8.0) { (name) }
                 @for (index, (series, colour, value)) in group(name).into_iter().enumerate() {
-                    @let at = top + GROUP_GAP / 2.0 + index as f64 * BAR;
+                    @let at = top + NAME + index as f64 * BAR;
                     @let end = round(x.place(value));
                     g class={ "c" (colour) @if series.published { " published" } } {
                         rect.bar x=(x.start()) y=(at) width=(round((end - x.start()).max(1.5))) height=(BAR - 2.0) rx="2" {
                             title { (series.name) ": " (label(value)) " " (chart.y) }
                         }
-                        text.value x=(end + 6.0) y=(at + BAR - 4.0) { (label(value)) }
+                        text.value x=(end + 6.0) y=(at + BAR - 6.0) { (label(value)) }
                     }
                 }
             }
-            line.axis x1=(NAMES) x2=(NAMES) y1=(TOP) y2=(bottom) {}
-            text.axisname x=((NAMES + right) / 2.0) y=(height - 8.0) text-anchor="middle" { (chart.y) }
+            line.axis x1=(BAR_LEFT) x2=(BAR_LEFT) y1=(GROUP_GAP) y2=(bottom) {}
+            text.axisname x=((BAR_LEFT + right) / 2.0) y=(height - 8.0) text-anchor="middle" { (chart.y) }
         }
     }
 }

@@ -204,21 +204,23 @@ fn cell_content(figure: &FigureRecord) -> Markup {
     }
 }
 
+/// Figures that make no table of their own: one below the other, those of one row under its name.
 fn list_table(figures: &[&FigureRecord]) -> Markup {
     html! {
         table {
-            thead { tr { th {} th {} th { "measured" } th { "published" } th { "error" } th { "unit" } } }
+            thead { tr { th {} th { "measured" } th { "published" } th { "error" } } }
             tbody {
-                @for figure in figures {
-                    tr {
-                        td.name { (figure.row) }
-                        td.name { (figure.column) }
-                        td { (figure.measured_text()) }
-                        td { (figure.published_text()) }
-                        td class=(quality(figure)) {
-                            @if let Some(error) = figure.error_percent { (format!("{error:+.1} %")) }
+                @for group in figures.chunk_by(|one, other| one.row == other.row) {
+                    tr.group { th colspan="4" scope="rowgroup" { (group[0].row) } }
+                    @for figure in group {
+                        tr {
+                            td.name { (figure.column) }
+                            td { (figure.measured_text()) " " span.unit { (figure.unit) } }
+                            td { (figure.published_text()) }
+                            td class=(quality(figure)) {
+                                @if let Some(error) = figure.error_percent { (format!("{error:+.1} %")) }
+                            }
                         }
-                        td.name { (figure.unit) }
                     }
                 }
             }
