@@ -10,6 +10,8 @@ use crate::geometry::Geometry;
 
 /// Extents that may wait for promotion. More would be stale before their turn comes.
 const CANDIDATES_MAX: usize = 4096;
+/// The same of a Fusion Drive, which was seen to bring up everything that was used, gigabytes of it.
+const FUSION_CANDIDATES_MAX: usize = 1 << 16;
 /// Extents that may wait to leave the fast drive. They leave for others whose images wait in RAM.
 const LEAVING_MAX: usize = 256;
 /// Places for the times at which extents were asked for: 1 MiB, for 8 GiB in use.
@@ -183,7 +185,11 @@ impl Placer {
 
     /// The extent may deserve a fast slot when clients rest.
     pub fn later(&mut self, extent: ExtentId) {
-        if self.candidates.len() < CANDIDATES_MAX && self.candidates.back() != Some(&extent) {
+        let most = match self.placement {
+            Placement::Heat => CANDIDATES_MAX,
+            Placement::Fusion => FUSION_CANDIDATES_MAX,
+        };
+        if self.candidates.len() < most && self.candidates.back() != Some(&extent) {
             self.candidates.push_back(extent);
         }
     }
