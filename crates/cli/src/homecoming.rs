@@ -37,6 +37,10 @@ pub enum Goal {
 async fn bring_home(engine: &Engine, goal: Goal) -> Result<(), engine::Error> {
     match goal {
         Goal::Flushed => engine.bring_home().await,
+        // In write-around the slow drive has everything, too.
+        Goal::Evacuated if engine.status().cache_mode == Some(CacheMode::WriteAround) => {
+            engine.bring_home().await
+        }
         Goal::Evacuated => engine.set_cache_mode(CacheMode::WriteThrough).await,
     }
 }

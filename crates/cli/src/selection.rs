@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use engine::{CacheMode, Class, Error, Inspection, Member, Superblock, Tier};
+use engine::{Error, Inspection, Member, Superblock, Tier};
 use io::ErrorKind;
 use io::units::human_bytes;
 use rustix::io::Errno;
@@ -220,8 +220,7 @@ impl Selection {
     /// Whether the volume can be written with its slow drive alone: in write-through it has all.
     fn goes_on_slow(&self) -> bool {
         matches!(members::read(&self.slow), Ok(Inspection::Member(superblock))
-            if superblock.geometry.class == Class::Cache
-                && superblock.cache_mode == CacheMode::WriteThrough)
+            if superblock.brings_home())
     }
 
     /// Refuses when a drive that is there belongs to another volume than the file says.

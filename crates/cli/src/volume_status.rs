@@ -78,7 +78,7 @@ pub struct VolumeStatus {
     pub size_bytes: Option<u64>,
     /// Unit of placement.
     pub extent_bytes: Option<u64>,
-    /// Class cache: `writethrough` or `writeback`.
+    /// Class cache: `writethrough`, `writearound` or `writeback`.
     #[serde(default)]
     pub mode: Option<String>,
     /// Class cache: bytes that the slow drive does not have yet; `None` when not served.
@@ -295,6 +295,9 @@ pub struct MoveStatus {
     pub demoted_bytes: u64,
     /// Log to slots.
     pub destaged_bytes: u64,
+    /// Class cache: fast to slow, and kept on the fast drive.
+    #[serde(default)]
+    pub cleaned_bytes: u64,
 }
 
 /// How a volume came up.
@@ -410,6 +413,7 @@ impl VolumeStatus {
                 promoted_bytes: engine.moves.promoted_bytes,
                 demoted_bytes: engine.moves.demoted_bytes,
                 destaged_bytes: engine.moves.destaged_bytes,
+                cleaned_bytes: engine.moves.cleaned_bytes,
             }),
             policy: Some(engine.policy.into()),
             recovery: Some(RecoveryStatus {
@@ -574,7 +578,12 @@ impl VolumeStatus {
         if let Some(moves) = &self.moves {
             let [destaged, promoted, demoted] =
                 [moves.destaged_bytes, moves.promoted_bytes, moves.demoted_bytes].map(human_bytes);
-            line("moves", &format!("{destaged} destaged, {promoted} promoted, {demoted} demoted"));
+            let cleaned = match moves.cleaned_bytes {
+                0 => String::new(),
+                bytes => format!(", {} cleaned", human_bytes(bytes)),
+            };
+            let text = format!("{destaged} destaged, {promoted} promoted, {demoted} demoted");
+            line("moves", &(text + &cleaned));
         }
         if let Some(policy) = &self.policy {
             line("stage", &policy.stage_text());
@@ -769,6 +778,17 @@ fn judge_at_rest(
     };
     let (fast, slow) = match (fast, slow) {
         (Ok(fast), Ok(slow)) => (fast, slow),
+        (Err(problem), Ok(slow)) if slow.role == Tier::Slow && slow.brings_home() => {
+            return (
+                Health::Degraded,
+                format!(
+                    "The volume is not served, and its fast drive cannot be used: {}. The slow \
+                     drive has everything that was flushed, and goes on without it.",
+                    problem.problem
+                ),
+                Some(advice::without_fast(name, slow.alone)),
+            );
+        }
         (Err(problem), Ok(_)) | (Ok(_), Err(problem)) => {
             return unavailable(
                 format!("One drive cannot be used: {}.", problem.problem),

@@ -160,8 +160,8 @@ async fn write_superblock(shared: &Shared, left: Left, begins: bool) -> Result<(
         sequence: old.sequence + 1,
         state: left,
         alone: true,
-        // Also when it is about to be left: all that there is, is here.
-        cache_mode: CacheMode::WriteThrough,
+        // Also when write-through was about to be left: all that there is, is here.
+        cache_mode: if old.brings_home() { old.cache_mode } else { CacheMode::WriteThrough },
         ..old
     };
     superblocks::write(&shared.io, &shared.slow, &superblock).await?;

@@ -10,7 +10,6 @@ use io::units::MIB;
 use io::{Device, Io};
 
 use crate::address::{ExtentId, Tier};
-use crate::cache_mode::CacheMode;
 use crate::canary::canary;
 use crate::drive::Drive;
 use crate::error::Error;
@@ -83,7 +82,7 @@ pub fn can_attach_cache(old: &Superblock) -> Result<(), Error> {
             "'{name}' is of class span: what its fast drive held is lost with it"
         ));
     }
-    if old.cache_mode != CacheMode::WriteThrough {
+    if !old.brings_home() {
         return refuse(format!(
             "'{name}' was in write-back: its fast drive has data that is nowhere else. Bring it \
              back; 'bimetal lost {name}' lists what is missing without it, and 'bimetal serve \

@@ -14,6 +14,9 @@ pub enum CacheMode {
     /// the fast drive says so.
     #[default]
     WriteThrough,
+    /// As write-through, but what is written does not stay on the fast drive: a write takes the copy
+    /// of its extent away instead of changing it. The fast drive holds what was read.
+    WriteAround,
 }
 
 impl CacheMode {
@@ -22,7 +25,28 @@ impl CacheMode {
         match self {
             CacheMode::WriteBack => "writeback",
             CacheMode::WriteThrough => "writethrough",
+            CacheMode::WriteAround => "writearound",
         }
+    }
+
+    /// Whether a flush brings home what it covers: then the slow drive has everything, and the volume
+    /// goes on without the fast one.
+    pub fn brings_home(self) -> bool {
+        self != CacheMode::WriteBack
+    }
+
+    /// Its number in a superblock.
+    pub(crate) fn number(self) -> u32 {
+        match self {
+            CacheMode::WriteBack => 0,
+            CacheMode::WriteThrough => 1,
+            CacheMode::WriteAround => 2,
+        }
+    }
+
+    pub(crate) fn numbered(number: u32) -> Option<CacheMode> {
+        let all = [CacheMode::WriteBack, CacheMode::WriteThrough, CacheMode::WriteAround];
+        all.into_iter().find(|mode| mode.number() == number)
     }
 }
 
@@ -39,7 +63,10 @@ impl FromStr for CacheMode {
         match text {
             "writeback" => Ok(CacheMode::WriteBack),
             "writethrough" => Ok(CacheMode::WriteThrough),
-            _ => Err(format!("unknown mode '{text}'; give 'writethrough' or 'writeback'")),
+            "writearound" => Ok(CacheMode::WriteAround),
+            _ => Err(format!(
+                "unknown mode '{text}'; give 'writethrough', 'writearound' or 'writeback'"
+            )),
         }
     }
 }

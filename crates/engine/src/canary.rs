@@ -126,6 +126,8 @@ mod cage {
         MoveNotFlushed,
         /// A move is recorded though the extent was replaced meanwhile.
         MoveOverReplaced,
+        /// Class cache: a copy is called clean before its home is durable.
+        CleanedNotFlushed,
         /// A trim leaves the extent's blocks in the log.
         TrimForgetsLog,
         /// A zeroed part of an extent still reads its home.
@@ -208,6 +210,8 @@ mod cage {
         DestageUnchecked,
         /// Homes on the slow drive are not flushed before the record that says they are filled.
         DestageForgetsSlow,
+        /// Write-around: a copy stays, and counts as clean, though only its home was written.
+        CopyLeftBehind,
         /// Class cache: of an extent with a clean copy only the copy is destaged.
         OriginalNotDestaged,
         /// An extent that still has the home that destage planned with counts as unchanged.

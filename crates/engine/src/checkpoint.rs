@@ -83,6 +83,7 @@ pub(crate) async fn checkpoint(shared: &Rc<Shared>) -> Result<(), Error> {
 /// Has the slow drive vouch for all it knows: every dirty page, then the marks that are left.
 pub(crate) async fn vouch(shared: &Rc<Shared>, which: Vouch) -> Result<(), Error> {
     write_all_pages(shared).await?;
+    shared.state.borrow_mut().cleaning.told();
     loop {
         let over = {
             let mut state = shared.state.borrow_mut();

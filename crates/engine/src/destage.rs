@@ -189,8 +189,8 @@ fn choose(
             let home = state.take_slot(Tier::Fast, extent)?;
             Some(Target::Whole { home, base: Some(base) })
         }
-        // A copy with a bad sector is given up for the slow drive's own.
-        Some(_) if state.bad_copies.contains(&extent) && state.map.get(extent).is_clean() => {
+        // A copy with a bad sector is given up for the slow drive's own; in write-around every one.
+        Some(_) if gives_up_copy(state, extent) => {
             state.geometry.own_slot(extent).map(Target::InPlace)
         }
         Some(copy) if state.homeward && state.map.get(extent).is_clean() => {
@@ -198,6 +198,11 @@ fn choose(
         }
         Some(home) => Some(Target::InPlace(home)),
     }
+}
+
+fn gives_up_copy(state: &State, extent: ExtentId) -> bool {
+    let around = state.homeward && state.around;
+    state.map.get(extent).is_clean() && (around || state.bad_copies.contains(&extent))
 }
 
 fn goes_up(state: &mut State, extent: ExtentId, (fast_written, now_ns): (u64, u64)) -> bool {
@@ -464,6 +469,9 @@ fn settle(shared: &Shared, jobs: &[Job], done: &[bool], before: Lsn) {
             continue;
         }
         let (home, clean) = match job.target {
+            Target::InPlace(_) if mapping.is_clean() && canary!(CopyLeftBehind) => {
+                (job.planned, true)
+            }
             Target::InPlace(home) | Target::Whole { home, .. } => (Some(home), false),
             Target::Both { copy, .. } => (Some(copy), true),
             Target::Hole => (None, false),

@@ -193,6 +193,11 @@ impl Doubts {
         over
     }
 
+    /// Has the marks looked at again: the slow drive has come to know more.
+    pub fn look_again(&mut self) {
+        self.any_touched = true;
+    }
+
     /// Whether something has changed since the marks were last looked at.
     pub fn any_touched(&self) -> bool {
         self.any_touched

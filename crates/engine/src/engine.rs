@@ -122,15 +122,14 @@ impl Engine {
         let started_ns = io.now_ns();
         let identified = identify(io, members, options).await?;
         let Members { drives: [fast, slow], mut pair, damage } = identified;
-        if pair[1].cache_mode == CacheMode::WriteThrough {
+        if pair[1].brings_home() {
             // A change of the mode was cut when only the slow drive knew of it. Everything was home
             // then, and it must not pass for whole and be left behind.
-            pair[0].cache_mode = CacheMode::WriteThrough;
+            pair[0].cache_mode = pair[1].cache_mode;
         }
         let gone = [&fast, &slow].into_iter().find(|drive| drive.gone().is_some());
         // In write-through the slow drive has everything, and goes on for writing too.
-        let through =
-            pair[0].geometry.class == Class::Cache && pair[0].cache_mode == CacheMode::WriteThrough;
+        let through = pair[0].brings_home();
         let lone = through && fast.gone().is_some() && slow.gone().is_none();
         let read_only = options.read_only || options.rescue || gone.is_some() && !lone;
         if !read_only && !pair[0].may_write() {
@@ -168,7 +167,9 @@ impl Engine {
             state.placer.limit_wear(tuning.wear_bytes_per_day.unwrap_or(0), written, now_ns);
             state.quiet = Quiet::new(tuning.quiet, now_ns);
             state.wishes = pair[0].wishes.clone();
-            state.wish_hand = (!state.wishes.ranges().is_empty()).then_some(0);
+            if !state.wishes.ranges().is_empty() {
+                state.wish_hand.begin();
+            }
         }
         if let Some(damage) = damage {
             state.loss.get_or_insert_default().damage.insert(0, damage);
@@ -204,6 +205,7 @@ impl Engine {
         state.recovery.duration_ns = io.now_ns() - started_ns;
         state.exposure = Exposure::new(superblock.flush_mode);
         state.homeward = through;
+        state.around = pair[0].cache_mode == CacheMode::WriteAround;
         let shared = Rc::new(Shared {
             io: io.clone(),
             fast,

@@ -236,7 +236,7 @@ pub fn plan(
     }
     let extent = options.extent_bytes;
     if options.class == Class::Cache
-        && options.cache_mode == CacheMode::WriteThrough
+        && options.cache_mode.brings_home()
         && options.flush_mode != FlushMode::Strict
     {
         return refuse(

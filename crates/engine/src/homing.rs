@@ -213,7 +213,11 @@ pub(crate) async fn set_mode(shared: &Rc<Shared>, mode: CacheMode) -> Result<(),
         return Ok(());
     }
     let outcome = match mode {
-        CacheMode::WriteThrough => to_write_through(shared).await,
+        // Of both the same is promised; only what becomes of copies is different.
+        CacheMode::WriteThrough | CacheMode::WriteAround if now.brings_home() => {
+            write_superblocks(shared, |superblock| superblock.cache_mode = mode).await
+        }
+        CacheMode::WriteThrough | CacheMode::WriteAround => to_write_through(shared, mode).await,
         CacheMode::WriteBack => {
             // Nothing is on its way home from memory then.
             let _turn = match canary!(KeptTakenLate) {
@@ -233,6 +237,7 @@ pub(crate) async fn set_mode(shared: &Rc<Shared>, mode: CacheMode) -> Result<(),
         }
     };
     if outcome.is_ok() {
+        shared.state.borrow_mut().around = mode == CacheMode::WriteAround;
         marks::hit(Mark::CacheModeChanged);
     }
     outcome
@@ -304,7 +309,8 @@ fn refuse_deferred(shared: &Shared) -> Result<(), Error> {
     Err(Error::Unsuitable(text.into()))
 }
 
-async fn to_write_through(shared: &Rc<Shared>) -> Result<(), Error> {
+/// Into write-through, or write-around.
+async fn to_write_through(shared: &Rc<Shared>, mode: CacheMode) -> Result<(), Error> {
     refuse_deferred(shared)?;
     let deed = async {
         if !canary!(SwitchedBeforeHome) {
@@ -321,8 +327,7 @@ async fn to_write_through(shared: &Rc<Shared>) -> Result<(), Error> {
         // All pages, both copies of each: from now on either is believed when the other is torn.
         shared.state.borrow_mut().dirty_all_pages();
         write_all_pages(shared).await?;
-        write_superblocks(shared, |superblock| superblock.cache_mode = CacheMode::WriteThrough)
-            .await
+        write_superblocks(shared, |superblock| superblock.cache_mode = mode).await
     };
     let outcome = with_routes_home(shared, deed).await;
     shared.state.borrow_mut().flushes_home = false;

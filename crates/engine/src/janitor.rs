@@ -8,6 +8,7 @@ use io::units::{MILLISECOND_NS, SECOND_NS};
 
 use crate::address::Tier;
 use crate::checkpoint::{checkpoint, vouch};
+use crate::cleaning;
 use crate::demise::look_at_suspects;
 use crate::destage::{Progress, destage};
 use crate::doubts::Vouch;
@@ -109,7 +110,7 @@ pub(crate) async fn run(shared: Rc<Shared>) {
                     // something.
                     shared.state.borrow_mut().stage.give_up_entering();
                     let now_ns = shared.io.now_ns();
-                    let doze_until = doze_until(&shared.state.borrow(), now_ns);
+                    let doze_until = alarm_ns(&shared.state.borrow(), now_ns);
                     drop(turn);
                     rest(&shared, doze_until, Rest::UntilWoken).await;
                     Ok(())
@@ -221,14 +222,12 @@ fn choose(state: &mut State, now_ns: u64, slow_is_idle: bool) -> Work {
     let idle = state.requests_under_way == 0 && now_ns >= idle_at;
     let vouch_due = idle
         && !state.quiet.is_wanted()
-        && doze_until(state, now_ns).is_some_and(|due| now_ns >= due);
-    let has_work = destageable
-        || vouch_due
-        || reclaimable >= worth
-        || state.waits_for_record()
-        || has_moves(state);
+        && vouch_ns(state, now_ns).is_some_and(|due| now_ns >= due);
+    let moves_due = has_moves(state) || later_moves_ns(state).is_some_and(|due| now_ns >= due);
+    let has_work =
+        destageable || vouch_due || reclaimable >= worth || state.waits_for_record() || moves_due;
     if !has_work {
-        return Work::Doze(doze_until(state, now_ns));
+        return Work::Doze(alarm_ns(state, now_ns));
     }
     if !idle && let Some(work) = choose_busy_move(state, slow_is_idle) {
         return work;
@@ -260,10 +259,10 @@ fn choose(state: &mut State, now_ns: u64, slow_is_idle: bool) -> Work {
     if vouch_due {
         return Work::Vouch;
     }
-    if has_moves(state) {
+    if moves_due {
         return Work::Move(Effort::All);
     }
-    Work::Doze(doze_until(state, now_ns))
+    Work::Doze(alarm_ns(state, now_ns))
 }
 
 /// Whether something waits to be moved.
@@ -272,26 +271,40 @@ fn has_moves(state: &State) -> bool {
         || state.placer.has_leaving()
         || state.stage.entering() > 0
         || state.stage.has_unconsidered()
-        || state.wish_hand.is_some()
         || !state.bad_copies.is_empty()
         || state.slots[0].free() < state.fast_reserve()
+}
+
+/// When something is to be moved that may not be yet: dirty copies home, and what could not be granted.
+fn later_moves_ns(state: &State) -> Option<u64> {
+    [cleaning::due_ns(state), state.wish_hand.due_ns()].into_iter().flatten().min()
 }
 
 /// When the slow drive is made to vouch for what has changed, if anything has.
 /// While requests are under way, as they are for minutes on a drive that hangs, that moment may
 /// have come, and nothing can be done: a later one is given.
-fn doze_until(state: &State, now_ns: u64) -> Option<u64> {
+fn vouch_ns(state: &State, now_ns: u64) -> Option<u64> {
     if state.quiet.is_wanted() {
         // A mark that is taken away has to be made again by the next write, and wakes the drive.
         return None;
     }
     let busy_until_ns = if state.requests_under_way > 0 { now_ns } else { state.last_request_ns };
-    state.doubts.any_touched().then_some(busy_until_ns + VOUCH_IDLE_NS)
+    let due_ns = (busy_until_ns + VOUCH_IDLE_NS).max(state.cleaning.tells_from_ns());
+    state.doubts.any_touched().then_some(due_ns)
 }
 
-/// Whether marks of doubt wait to be taken away, and no alarm is set for it.
-fn doubts_wait(state: &State) -> bool {
-    state.doubts.any_touched() && !state.dozing && !state.quiet.is_wanted()
+/// When there will be something to do for a janitor who has nothing to do now.
+fn alarm_ns(state: &State, now_ns: u64) -> Option<u64> {
+    // What could be moved by now, and was not, waits for clients to change something.
+    let moves_ns = later_moves_ns(state).filter(|due| *due > now_ns);
+    [vouch_ns(state, now_ns), moves_ns].into_iter().flatten().min()
+}
+
+/// Whether something waits for a moment, and the alarm is not set for it.
+fn waits_for_alarm(state: &State) -> bool {
+    let vouches = state.doubts.any_touched() && !state.quiet.is_wanted();
+    let moves = later_moves_ns(state).is_some_and(|due| state.alarm_ns.is_none_or(|it| it > due));
+    vouches && state.alarm_ns.is_none() || moves
 }
 
 fn suspects(shared: &Shared) -> bool {
@@ -317,7 +330,7 @@ pub(crate) fn wake_if_needed(shared: &Shared) {
             state.log.live_blocks() > state.log.lost_blocks()
                 || state.waits_for_record()
                 || has_moves(&state)
-                || doubts_wait(&state)
+                || waits_for_alarm(&state)
                 || state.young.len() > YOUNG_MAX
         }
     };
@@ -332,7 +345,7 @@ async fn rest(shared: &Rc<Shared>, until_ns: Option<u64>, how: Rest) {
     {
         let mut state = shared.state.borrow_mut();
         state.janitor = how;
-        state.dozing = until_ns.is_some();
+        state.alarm_ns = until_ns;
     }
     shared.woken_or_at(&shared.janitor_work, until_ns).await;
     shared.state.borrow_mut().janitor = Rest::Awake;

@@ -14,6 +14,7 @@ use policy::{FastDrive, Occasion};
 
 use crate::address::{ExtentId, Home, Tier};
 use crate::canary::canary;
+use crate::cleaning;
 use crate::drive::Watched;
 use crate::error::Error;
 use crate::format::map_page::encode_entry;
@@ -44,12 +45,19 @@ struct Move {
     clean: bool,
     /// What the extent has at its home, if the stage had it.
     image: Option<Box<[u8]>>,
+    /// Somebody wished for it (`wishes.rs`).
+    wished: bool,
 }
 
 impl Move {
     /// Whether it needs the slow drive.
     fn goes_below(&self) -> bool {
         self.copies && (self.target.tier == Tier::Slow || self.image.is_none())
+    }
+
+    /// It writes the home of an extent that stays on the fast drive.
+    fn cleans(&self) -> bool {
+        self.clean && self.target.tier == Tier::Slow
     }
 
     /// Where the extent lives afterwards.
@@ -74,8 +82,20 @@ pub(crate) enum Effort {
 pub(crate) async fn move_some(shared: &Rc<Shared>, effort: Effort) -> Result<bool, Error> {
     let _pass = AccessPass::begin(shared, Looks::AtHomes);
     let fast_written = shared.fast.traffic().write_bytes;
-    let moves = plan(&mut shared.state.borrow_mut(), effort, fast_written, shared.io.now_ns());
-    carry_out(shared, moves).await
+    let begun_ns = shared.io.now_ns();
+    let moves = plan(&mut shared.state.borrow_mut(), effort, fast_written, begun_ns);
+    let cleans = moves.iter().any(Move::cleans);
+    let wished = moves.iter().any(|one| one.wished);
+    let outcome = carry_out(shared, moves).await;
+    let now_ns = shared.io.now_ns();
+    let mut state = shared.state.borrow_mut();
+    if cleans {
+        state.cleaning.ended(begun_ns, now_ns, outcome.is_ok());
+    }
+    if wished && outcome.is_err() {
+        state.wish_hand.fail(now_ns);
+    }
+    outcome
 }
 
 async fn carry_out(shared: &Rc<Shared>, mut moves: Vec<Move>) -> Result<bool, Error> {
@@ -124,6 +144,12 @@ fn plan(state: &mut State, effort: Effort, fast_written: u64, now_ns: u64) -> Ve
     if effort == Effort::All {
         promote_candidates(state, &mut moves, batch, fast_written, now_ns);
         grant_wishes(state, &mut moves, batch, fast_written, now_ns);
+        if moves.is_empty() {
+            // Last, and by itself: the time that it takes is measured.
+            cleaning::offer(state, now_ns, batch, |state, extent| {
+                push_cleaning(state, &mut moves, extent)
+            });
+        }
     }
     moves.sort_by_key(|one| match one.source.tier {
         Tier::Slow => one.source,
@@ -225,32 +251,30 @@ fn grant_wishes(
     fast_written: u64,
     now_ns: u64,
 ) {
+    state.wish_hand.look(now_ns);
+    let batch = if state.wish_hand.is_careful() { batch.min(moves.len() + 1) } else { batch };
     while moves.len() < batch {
-        let Some((extent, wish)) = next_wished(state) else { break };
+        let Some((extent, wish)) = next_wished(state, now_ns) else { break };
         let free = !state.map.get(extent).moving() && !state.guards.home_written(extent);
-        match wish {
-            Wish::Pinned if free => {
-                if !staging::admit(state, extent, Occasion::Rest, fast_written, now_ns) {
-                    continue;
-                }
-                if state.slots[0].free() <= state.slots_kept() {
-                    // Who leaves for it must be gone first.
-                    state.wish_hand = Some(extent.0);
-                    break;
-                }
-                push_move(state, moves, extent, Tier::Fast);
-            }
-            Wish::Cold if free => {
-                push_move(state, moves, extent, Tier::Slow);
-            }
-            _ => {}
+        let up = wish == Wish::Pinned;
+        if !free || up && !staging::admit(state, extent, Occasion::Rest, fast_written, now_ns) {
+            state.wish_hand.leave_some(now_ns);
+            continue;
+        }
+        if up && state.slots[0].free() <= state.slots_kept() {
+            // Who leaves for it must be gone first.
+            state.wish_hand.go_to(extent.0);
+            break;
+        }
+        if push_move(state, moves, extent, if up { Tier::Fast } else { Tier::Slow }) {
+            moves.last_mut().expect("just pushed").wished = true;
         }
     }
 }
 
 /// The next extent that is not where it is wished to be.
-fn next_wished(state: &mut State) -> Option<(ExtentId, Wish)> {
-    let hand = state.wish_hand?;
+fn next_wished(state: &mut State, now_ns: u64) -> Option<(ExtentId, Wish)> {
+    let hand = state.wish_hand.at()?;
     for range in state.wishes.ranges() {
         let wanted = match range.wish {
             Wish::Pinned => Tier::Slow,
@@ -260,12 +284,12 @@ fn next_wished(state: &mut State) -> Option<(ExtentId, Wish)> {
         for extent in range.first.max(hand)..range.first + range.count {
             let home = state.map.get(ExtentId(extent)).home();
             if home.is_some_and(|home| home.tier == wanted) {
-                state.wish_hand = Some(extent + 1);
+                state.wish_hand.go_to(extent + 1);
                 return Some((ExtentId(extent), range.wish));
             }
         }
     }
-    state.wish_hand = None;
+    state.wish_hand.end(now_ns);
     None
 }
 
@@ -292,7 +316,7 @@ fn push_move(state: &mut State, moves: &mut Vec<Move>, extent: ExtentId, to: Tie
     state.map.mark_moving(extent, true);
     // What is copied up leaves its original behind, which is why giving it up again costs nothing.
     let clean = own.is_some() && to == Tier::Fast;
-    moves.push(Move { extent, source, target, copies, clean, image: None });
+    moves.push(Move { extent, source, target, copies, clean, image: None, wished: false });
     true
 }
 
@@ -351,7 +375,10 @@ async fn copy(shared: &Rc<Shared>, moves: &mut [Move]) -> Result<(), Error> {
     }
     outcome?;
     for tier in Tier::BOTH {
-        let written = moves.iter().any(|one| one.target.tier == tier) && !canary!(MoveNotFlushed);
+        let forgotten = canary!(CleanedNotFlushed) && moves.iter().all(|one| one.cleans());
+        let written = moves.iter().any(|one| one.target.tier == tier)
+            && !canary!(MoveNotFlushed)
+            && !forgotten;
         // A copy and what it was made of are the same only when both are durable: what was copied
         // may have been written a moment ago.
         let read = moves.iter().any(|one| one.clean && one.source.tier == tier)
@@ -377,22 +404,31 @@ pub(crate) async fn clean_some(shared: &Rc<Shared>) -> Result<bool, Error> {
 
 fn plan_cleaning(state: &mut State) -> Vec<Move> {
     let batch = (BATCH_BYTES / state.geometry.extent_bytes).max(1) as usize;
+    let extents = state.map.extents();
     let mut moves = Vec::new();
-    for extent in (0..state.map.extents()).map(ExtentId) {
-        let mapping = state.map.get(extent);
-        let held = mapping.moving() || state.guards.home_written(extent);
-        if held || !mapping.is_on_fast_alone() || state.is_young(extent) {
-            continue;
-        }
-        let Some(source) = mapping.home() else { continue };
-        let Some(target) = state.take_slot(Tier::Slow, extent) else { continue };
-        state.map.mark_moving(extent, true);
-        moves.push(Move { extent, source, target, copies: true, clean: true, image: None });
+    for _ in 0..extents {
+        let extent = state.cleaning.next(extents);
+        push_cleaning(state, &mut moves, extent);
         if moves.len() == batch {
             break;
         }
     }
     moves
+}
+
+/// Has the home of an extent written that only the fast drive has, if that can be done now.
+fn push_cleaning(state: &mut State, moves: &mut Vec<Move>, extent: ExtentId) -> bool {
+    let mapping = state.map.get(extent);
+    let held = mapping.moving() || state.guards.home_written(extent);
+    if held || !mapping.is_on_fast_alone() || state.is_young(extent) {
+        return false;
+    }
+    let Some(source) = mapping.home() else { return false };
+    let Some(target) = state.take_slot(Tier::Slow, extent) else { return false };
+    state.map.mark_moving(extent, true);
+    let image = None;
+    moves.push(Move { extent, source, target, copies: true, clean: true, image, wished: false });
+    true
 }
 
 fn settle(shared: &Shared, state: &mut State, one: &Move) {
@@ -413,7 +449,10 @@ fn settle(shared: &Shared, state: &mut State, one: &Move) {
     }
     let bytes = state.geometry.extent_bytes;
     match one.target.tier {
-        Tier::Slow if one.clean => marks::hit(Mark::Cleaned),
+        Tier::Slow if one.clean => {
+            marks::hit(Mark::Cleaned);
+            state.counters.moves.cleaned_bytes += bytes;
+        }
         Tier::Fast => {
             marks::hit(Mark::Promoted);
             state.counters.moves.promoted_bytes += bytes;

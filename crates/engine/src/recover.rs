@@ -9,7 +9,6 @@ use std::collections::{BTreeSet, VecDeque};
 use io::{Buf, Io, Transfer};
 
 use crate::address::{BLOCK_BYTES, BlockId, ExtentId, Home, Lsn, Tier};
-use crate::cache_mode::CacheMode;
 use crate::canary::canary;
 use crate::checksum::crc32c;
 use crate::doubts;
@@ -22,7 +21,6 @@ use crate::format::record::{
     Entry, Header, RECORD_BLOCKS_MAX, decode_echo, decode_entries, decode_header,
 };
 use crate::format::superblock::{State as Left, Superblock};
-use crate::geometry::Class;
 use crate::log::reader::LogReader;
 use crate::log::{Log, Logged};
 use crate::marks::{self, Mark};
@@ -55,9 +53,7 @@ pub(crate) struct Source<'a> {
 impl Source<'_> {
     /// Class cache in write-through: all that was flushed is on the slow drive.
     fn is_through(&self) -> bool {
-        let superblock = self.superblock;
-        superblock.geometry.class == Class::Cache
-            && superblock.cache_mode == CacheMode::WriteThrough
+        self.superblock.brings_home()
     }
 
     /// The drive that is there, if one is gone.

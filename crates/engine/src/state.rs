@@ -10,6 +10,7 @@ use crate::address::{BLOCK_BYTES, BlockId, ExtentId, Home, Lsn, Tier};
 use crate::alone::Alone;
 use crate::behind::Behind;
 use crate::canary::canary;
+use crate::cleaning::Cleaning;
 use crate::courtesy::Courtesy;
 use crate::doubts::Doubts;
 use crate::error::Poison;
@@ -34,6 +35,7 @@ use crate::rescue::Rescue;
 use crate::slots::{Quarantine, Slots};
 use crate::stage::Stage;
 use crate::status::{Moves, Recovery, RequestUse, Served};
+use crate::wish_hand::WishHand;
 use crate::wishes::{Wish, Wishes};
 
 /// Flush coalescing: who comes while one runs shares the next.
@@ -102,8 +104,10 @@ pub(crate) struct State {
     pub stage: Stage,
     /// What is wished for ranges of the volume.
     pub wishes: Wishes,
-    /// Extents whose wishes are to be looked at come from here on; `None`: all are where they should be.
-    pub wish_hand: Option<u64>,
+    /// Has them granted.
+    pub wish_hand: WishHand,
+    /// Brings dirty copies home when clients rest.
+    pub cleaning: Cleaning,
     /// Whether the slow drive may sleep.
     pub quiet: Quiet,
     /// How often the background may be in the way.
@@ -135,8 +139,8 @@ pub(crate) struct State {
     pub requests_under_way: u64,
     /// Whether and how the janitor sleeps.
     pub janitor: Rest,
-    /// It sleeps with an alarm.
-    pub dozing: bool,
+    /// When it looks again by itself, if it does.
+    pub alarm_ns: Option<u64>,
     /// Requests that wait for log space.
     pub room_line: Line,
     /// Slows writers down when the log fills faster than it empties.
@@ -153,6 +157,8 @@ pub(crate) struct State {
     /// Class cache: write-through is in force. What was flushed is at home, so that the fast drive
     /// may die.
     pub through: bool,
+    /// Class cache, write-around: what is written takes its copy away.
+    pub around: bool,
     /// On the way there: flushes bring home what they cover already.
     pub flushes_home: bool,
     /// Class cache: extents that a flush is bringing home. They change only when that is done.
@@ -195,7 +201,8 @@ impl State {
             placer: Placer::new(geometry),
             stage: Stage::default(),
             wishes: Wishes::default(),
-            wish_hand: None,
+            wish_hand: WishHand::default(),
+            cleaning: Cleaning::default(),
             quiet: Quiet::default(),
             courtesy: Courtesy::default(),
             young: FixedMap::default(),
@@ -213,7 +220,7 @@ impl State {
             last_request_ns: 0,
             requests_under_way: 0,
             janitor: Rest::Awake,
-            dozing: false,
+            alarm_ns: None,
             room_line: Line::default(),
             pace: Pace::default(),
             promised_blocks: 0,
@@ -221,6 +228,7 @@ impl State {
             homeward: false,
             homecoming: None,
             through: false,
+            around: false,
             flushes_home: false,
             going_home: BTreeSet::new(),
             alone: None,

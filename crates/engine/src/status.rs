@@ -120,6 +120,8 @@ pub struct Moves {
     pub demoted_bytes: u64,
     /// From the log to slots.
     pub destaged_bytes: u64,
+    /// Class cache: written home of what only the fast drive had, where it stays as a clean copy.
+    pub cleaned_bytes: u64,
 }
 
 /// What the placement policy does.

@@ -194,7 +194,7 @@ pub(crate) async fn wish(
     {
         let mut state = shared.state.borrow_mut();
         state.wishes = wishes;
-        state.wish_hand = Some(0);
+        state.wish_hand.begin();
     }
     shared.janitor_work.wake_all();
     Ok(())

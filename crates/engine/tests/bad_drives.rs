@@ -3,11 +3,11 @@
 
 mod rig;
 
-use engine::{CreateOptions, Error, OpenOptions, create};
+use engine::{CreateOptions, Error, OpenOptions, Wish, create};
 use io::units::{GIB, KIB, MIB, SECOND_NS};
-use io::{Durability, ErrorKind, Volume};
+use io::{Durability, ErrorKind, Place, Volume};
 use rig::*;
-use twin::Kind;
+use twin::{Fault, Kind};
 
 fn mismatch(error: Error) -> String {
     match error {
@@ -471,4 +471,36 @@ fn a_map_page_that_one_drive_cannot_read_is_reported_by_check_and_does_not_end_i
         assert!(report.repairable.iter().any(|text| named(&text)), "{report:?}");
         rig.simulation.clear_faults();
     }
+}
+
+#[test]
+fn what_is_pinned_comes_up_though_the_slow_drive_refused_once_and_what_cannot_be_read_fails_alone()
+{
+    let rig = Rig::small(31);
+    rig.create();
+    let (simulation, slow) = (rig.simulation.clone(), rig.slow);
+    rig.session(|io, engine| async move {
+        let bytes = EXTENT as u64;
+        for extent in 0..300 {
+            put(&io, &engine, extent * bytes, EXTENT, 1).await;
+        }
+        engine.flush().await.unwrap();
+        io.sleep(60 * SECOND_NS).await;
+        let place = |extent: u64| engine.places(extent * bytes, bytes, 1)[0].place;
+        let below: Vec<u64> = (200..300).filter(|n| place(*n) == Place::Slow).take(40).collect();
+        assert_eq!(below.len(), 40);
+        // The first can never be read, wherever it lies; of the others one fails once.
+        let layout = engine.status().geometry.layouts[1].clone();
+        let slots = layout.slots_at..layout.slots_at + layout.slots * bytes;
+        let words = pattern(below[0] * bytes, 64, 1);
+        let found = slots.step_by(EXTENT).find(|at| simulation.peek(slow, *at, 64) == words);
+        let bad = found.expect("it lives there");
+        simulation.set_unreadable(slow, bad..bad + 4096);
+        simulation.strike_next(slow, Fault::ReadError, 1);
+        let ranges: Vec<(u64, u64)> = below.iter().map(|n| (n * bytes, bytes)).collect();
+        engine.wish(&ranges, Some(Wish::Pinned)).await.unwrap();
+        io.sleep(600 * SECOND_NS).await;
+        let up = below.iter().filter(|n| place(**n) == Place::Fast).count();
+        assert_eq!((up, place(below[0])), (39, Place::Slow));
+    });
 }

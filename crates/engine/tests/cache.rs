@@ -4,7 +4,8 @@
 mod rig;
 
 use engine::{
-    CacheMode, Class, CreateOptions, Engine, Error, Member, OpenOptions, attach_cache, create,
+    CacheMode, Class, CreateOptions, Engine, Error, Member, OpenOptions, TuningChange,
+    attach_cache, create,
 };
 use io::units::{MIB, SECOND_NS};
 use io::{Io, Place, Volume};
@@ -352,4 +353,158 @@ fn everything_comes_home_while_clients_go_on_and_it_can_be_ended() {
         }
     });
     rig.assert_sound();
+}
+
+#[test]
+fn dirty_copies_go_home_while_clients_rest_and_stay_as_clean_ones() {
+    let rig = rig(21, CacheMode::WriteBack);
+    let homes = rig.killed_session(|io, engine| async move {
+        for extent in 0..40 {
+            put(&io, &engine, extent * EXTENT_BYTES, EXTENT, 1).await;
+        }
+        engine.flush().await.unwrap();
+        assert_eq!(engine.status().dirty_bytes, 40 * EXTENT_BYTES);
+        // What is written again and again stays dirty: with a clean copy it would be written twice.
+        for n in 0..120 {
+            put(&io, &engine, 7 * EXTENT_BYTES, 4096, 2 + n).await;
+            io.sleep(SECOND_NS / 2).await;
+        }
+        assert_eq!(engine.status().dirty_bytes, EXTENT_BYTES);
+        io.sleep(20 * SECOND_NS).await;
+        let status = engine.status();
+        assert_eq!((status.dirty_bytes, status.moves.cleaned_bytes), (0, 40 * EXTENT_BYTES));
+        assert_eq!(status.moves.demoted_bytes, 0);
+        for extent in 0..40 {
+            let places = engine.places(extent * EXTENT_BYTES, EXTENT_BYTES, 9);
+            assert_eq!(places[0].place, Place::Fast);
+        }
+        slots(&engine, 1).start
+    });
+    let at = 9 * EXTENT_BYTES;
+    assert!(rig.simulation.peek(rig.slow, homes + at, EXTENT) == pattern(at, EXTENT, 1));
+    // The slow drive knows it too: without the fast one, in write-back, all can be read.
+    rig.run(|io, _, _| {
+        let rig = &rig;
+        async move {
+            let options = OpenOptions { degraded: true, ..OpenOptions::default() };
+            let engine = open_slow_alone(rig, &io, options).await.unwrap();
+            assert_eq!(engine.lost_ranges(0, 40 * EXTENT_BYTES), []);
+            expect(&io, &engine, 7 * EXTENT_BYTES, 4096, 121).await;
+            expect(&io, &engine, 9 * EXTENT_BYTES, EXTENT, 1).await;
+        }
+    });
+}
+
+#[test]
+fn cleaning_leaves_half_of_the_slow_drive_s_time_and_a_sleeping_one_alone() {
+    let rig = rig(22, CacheMode::WriteBack);
+    let (simulation, slow) = (rig.simulation.clone(), rig.slow);
+    rig.session(|io, engine| async move {
+        engine.tune(TuningChange::Quiet(true)).await.unwrap();
+        for extent in 0..160 {
+            put(&io, &engine, extent * EXTENT_BYTES, EXTENT, 1).await;
+        }
+        engine.flush().await.unwrap();
+        let dirty = engine.status().dirty_bytes;
+        io.sleep(60 * SECOND_NS).await;
+        assert_eq!((engine.status().dirty_bytes, engine.status().moves.cleaned_bytes), (dirty, 0));
+        engine.tune(TuningChange::Quiet(false)).await.unwrap();
+        let (begun_ns, before) = (io.now_ns(), simulation.counters(slow));
+        while engine.status().dirty_bytes > 0 {
+            io.sleep(SECOND_NS / 100).await;
+        }
+        let took_ns = io.now_ns() - begun_ns;
+        let writes = simulation.counters(slow).writes - before.writes;
+        // Each waits for the fast drive's reads and flushes too, so it is less than half.
+        assert!(took_ns < 60 * SECOND_NS, "{took_ns}");
+        assert!(writes >= dirty / EXTENT_BYTES, "{writes}");
+        let busy = simulation.counters(slow).busy_ns - before.busy_ns;
+        assert!(2 * busy <= took_ns + SECOND_NS / 10, "{busy} of {took_ns}");
+    });
+}
+
+#[test]
+fn a_copy_that_cannot_be_read_does_not_keep_others_from_going_home() {
+    let rig = rig(23, CacheMode::WriteBack);
+    let (simulation, fast) = (rig.simulation.clone(), rig.fast);
+    rig.session(|io, engine| async move {
+        for extent in 0..24 {
+            put(&io, &engine, extent * EXTENT_BYTES, EXTENT, 1).await;
+        }
+        engine.flush().await.unwrap();
+        // Of one of the extents: the first slot that was taken.
+        let first = slots(&engine, 0).start;
+        simulation.set_unreadable(fast, first..first + 4096);
+        io.sleep(120 * SECOND_NS).await;
+        assert_eq!(engine.status().dirty_bytes, EXTENT_BYTES);
+        for extent in 0..24 {
+            let read = engine.read(extent * EXTENT_BYTES, io.pool().take(EXTENT)).await.1;
+            if read.is_err() {
+                put(&io, &engine, extent * EXTENT_BYTES, EXTENT, 2).await;
+            }
+        }
+        // It is tried again, later each time.
+        io.sleep(600 * SECOND_NS).await;
+        assert_eq!(engine.status().dirty_bytes, 0);
+    });
+}
+
+#[test]
+fn in_write_around_reads_fill_the_fast_drive_and_writes_leave_it() {
+    let rig = rig(24, CacheMode::WriteAround);
+    let fast_slots = rig.session(|io, engine| async move {
+        for extent in 0..4 {
+            put(&io, &engine, extent * EXTENT_BYTES, EXTENT, 1).await;
+        }
+        engine.flush().await.unwrap();
+        promote(&io, &engine, 1).await;
+        promote(&io, &engine, 2).await;
+        assert_eq!(engine.status().dirty_bytes, 0);
+        put(&io, &engine, EXTENT_BYTES + 8192, 4096, 2).await;
+        engine.flush().await.unwrap();
+        assert_eq!(engine.status().dirty_bytes, 0);
+        let place = |extent: u64| engine.places(extent * EXTENT_BYTES, 4096, 1)[0].place;
+        assert_eq!([place(1), place(2)], [Place::Slow, Place::Fast]);
+        // From now on it is written where it lives, past the fast drive.
+        let before = engine.status().served;
+        put(&io, &engine, EXTENT_BYTES + 16384, 4096, 3).await;
+        engine.flush().await.unwrap();
+        let after = engine.status().served;
+        assert_eq!(after.slow_bytes - before.slow_bytes, 4096);
+        assert_eq!((after.log_bytes, after.fast_bytes), (before.log_bytes, before.fast_bytes));
+        expect(&io, &engine, EXTENT_BYTES + 8192, 4096, 2).await;
+        expect(&io, &engine, EXTENT_BYTES, 4096, 1).await;
+        // In write-through a copy is changed, and stays.
+        engine.set_cache_mode(CacheMode::WriteThrough).await.unwrap();
+        put(&io, &engine, 2 * EXTENT_BYTES, 4096, 2).await;
+        engine.flush().await.unwrap();
+        assert_eq!(place(2), Place::Fast);
+        engine.set_cache_mode(CacheMode::WriteAround).await.unwrap();
+        put(&io, &engine, 2 * EXTENT_BYTES, 4096, 3).await;
+        engine.flush().await.unwrap();
+        assert_eq!(place(2), Place::Slow);
+        slots(&engine, 0)
+    });
+    rig.assert_sound();
+    // The mode is kept, and nothing is lost with the fast drive.
+    rig.simulation.set_unreadable(rig.fast, fast_slots);
+    rig.run(|io, _, _| {
+        let rig = &rig;
+        async move {
+            let engine = open_slow_alone(rig, &io, OpenOptions::default()).await.unwrap();
+            assert_eq!(engine.status().cache_mode, Some(CacheMode::WriteAround));
+            assert!(engine.status().alone && !engine.info().read_only);
+            expect(&io, &engine, EXTENT_BYTES + 16384, 4096, 3).await;
+            expect(&io, &engine, 2 * EXTENT_BYTES, 4096, 3).await;
+            put(&io, &engine, 0, 4096, 4).await;
+            engine.close().await.unwrap();
+        }
+    });
+    rig.run(|io, fast, slow| async move {
+        attach_cache(&io, &fast, &slow).await.unwrap();
+    });
+    rig.session(|io, engine| async move {
+        assert_eq!(engine.status().cache_mode, Some(CacheMode::WriteAround));
+        expect(&io, &engine, 0, 4096, 4).await;
+    });
 }

@@ -17,6 +17,7 @@ const SWITCHES: &str = "deferred: the mode is changed over the slow drive";
 const BOUND: &str = "deferred: more at once than the bound";
 const THROUGH: &str = "through: data, holes and copies";
 const BACK: &str = "back: clean copies are written";
+const AT_REST: &str = "back: copies go home at rest, and are given up";
 const CACHE_DESTAGE: &str = "the mode of the cache changes during a destage";
 const BEHIND: &str = "behind: writes, reads and flushes";
 const BEHIND_DEFERRED: &str = "deferred: into the mode and back over writes behind";
@@ -105,6 +106,8 @@ pub(crate) fn haunts(canary: Canary) -> &'static [&'static str] {
         Canary::MirroredTooEarly | Canary::AloneOverPages | Canary::ThroughUnderLog => {
             &["through: clients beside one another"]
         }
+        Canary::CleanedNotFlushed => &[AT_REST],
+        Canary::CopyLeftBehind => &["around: data, holes and copies"],
         Canary::OriginalNotFlushed => &["through: what is copied at once"],
         Canary::SwitchedBeforeHome => &["back: into write-through over dirty copies"],
         Canary::SwitchedUnderWriters => {

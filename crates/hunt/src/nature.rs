@@ -86,7 +86,8 @@ fn flush_mode(random: &mut Random) -> FlushMode {
 fn cache(seed: u64) -> (Option<CacheMode>, bool) {
     match Random::new(mix(seed ^ 0xcac4e)).below(48) {
         0..2 => (Some(CacheMode::WriteBack), false),
-        2..5 => (Some(CacheMode::WriteThrough), false),
+        2..4 => (Some(CacheMode::WriteThrough), false),
+        4..5 => (Some(CacheMode::WriteAround), false),
         5..8 => (Some(CacheMode::WriteBack), true),
         _ => (None, false),
     }
@@ -240,7 +241,7 @@ impl Nature {
         }
         // A fast drive that fails in write-through is left behind for good, which the lives of a run do not
         // know of (`bereft.rs` has it die); and nothing is deferred there.
-        let through = changes_mode || cache == Some(CacheMode::WriteThrough);
+        let through = changes_mode || cache.is_some_and(CacheMode::brings_home);
         let defers = random.chance(30) && !through;
         let flush_mode =
             if defers && random.chance(70) { flush_mode(&mut random) } else { FlushMode::Strict };
@@ -519,8 +520,12 @@ impl Nature {
         let Some(client) = life.clients.last_mut() else { return };
         for _ in 0..1 + random.below(4) {
             let through = random.chance(60);
-            let mode = if through { CacheMode::WriteThrough } else { CacheMode::WriteBack };
             let place = random.below(client.len() as u64 + 1) as usize;
+            let mode = match through {
+                true if place.is_multiple_of(3) => CacheMode::WriteAround,
+                true => CacheMode::WriteThrough,
+                false => CacheMode::WriteBack,
+            };
             client.insert(place, Step::Mode { mode });
         }
     }

@@ -3,7 +3,7 @@
 
 use engine::format::map_page::{PAGE_BYTES, PageCopy, examine};
 use engine::format::superblock::{COPY_POSITIONS, SUPERBLOCK_BYTES};
-use engine::{CacheMode, Class, Geometry, Superblock, Tier};
+use engine::{Geometry, Superblock, Tier};
 use twin::{DriveId, Simulation};
 
 /// What happens to a page.
@@ -54,9 +54,7 @@ pub(crate) fn spoil_map(simulation: &Simulation, tier: Tier) -> bool {
 /// copy, and that one must do.
 pub(crate) fn spoil_newer_copies(simulation: &Simulation, tier: Tier, closed: bool) -> bool {
     let Some(superblock) = newest_superblock(simulation) else { return false };
-    let through = superblock.geometry.class == Class::Cache
-        && superblock.cache_mode == CacheMode::WriteThrough;
-    if through && !closed {
+    if superblock.brings_home() && !closed {
         return false;
     }
     let mut spoilt = false;
@@ -98,7 +96,7 @@ fn copies(
 
 /// Whether what a drive says of the cache's mode is write-through.
 pub(crate) fn is_through(simulation: &Simulation, tier: Tier) -> bool {
-    superblock_of(simulation, tier).is_some_and(|it| it.cache_mode == CacheMode::WriteThrough)
+    superblock_of(simulation, tier).is_some_and(|it| it.brings_home())
 }
 
 /// The fast drive's.

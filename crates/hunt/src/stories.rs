@@ -6,6 +6,7 @@ mod behind;
 mod bereaved;
 mod bounding;
 mod caching;
+mod cleaning;
 mod cramming;
 mod damaging;
 mod deferring;
@@ -26,7 +27,8 @@ use std::ops::Range;
 use std::pin::Pin;
 use std::rc::Rc;
 
-use engine::{CacheMode, Engine, Status, Wish};
+use engine::CacheMode::{self, WriteAround, WriteThrough};
+use engine::{Engine, Status, Wish};
 use io::Durability::Volatile;
 use io::units::{KIB, MIB, MILLISECOND_NS, SECOND_NS};
 use io::{ErrorKind, IoError};
@@ -146,7 +148,9 @@ pub fn stories(seed: u64, atomic_write_bytes: u32) -> Vec<Story> {
 pub fn cache_stories(seed: u64, atomic_write_bytes: u32) -> Vec<(CacheMode, Story)> {
     let drives = Drives { seed, atomic_write_bytes };
     vec![
-        caching::through(&drives),
+        caching::through(&drives, WriteThrough),
+        caching::through(&drives, WriteAround),
+        caching::into_and_out_of_around(&drives),
         caching::copies_of_the_volatile(&drives),
         caching::back(&drives),
         caching::changing(&drives),
@@ -156,6 +160,8 @@ pub fn cache_stories(seed: u64, atomic_write_bytes: u32) -> Vec<(CacheMode, Stor
         through::changed_while_written(&drives),
         through::changed_over_dirty_copies(&drives),
         through::dirty_copies(&drives),
+        cleaning::given_up_for_their_homes(&drives),
+        cleaning::written_as_they_go_home(&drives),
     ]
 }
 
@@ -282,7 +288,7 @@ fn missed(what: &str, status: &Status) -> Trouble {
 fn insist(stage: &Stage<Engine>, what: &str, deed: fn(&Status) -> bool) -> Result<(), Trouble> {
     let status = stage.volume.volume().status();
     // A write-through cache does other deeds, and has tests of its own for them.
-    let through = status.cache_mode == Some(CacheMode::WriteThrough);
+    let through = status.cache_mode.is_some_and(CacheMode::brings_home);
     if through || deed(&status) { Ok(()) } else { Err(missed(what, &status)) }
 }
 

@@ -67,7 +67,7 @@ impl Tale {
             }
             Hero::Cache(mode) => {
                 // Only where the volume is in write-through all the time it goes on without the fast drive.
-                let dies = self.story.name.starts_with("through");
+                let dies = ["through", "around"].iter().any(|it| self.story.name.starts_with(it));
                 // What only the slow drive has of unflushed writes is as whole as that drive writes it.
                 let whole =
                     mode == CacheMode::WriteBack || self.story.slow.atomic_write_bytes >= 4096;

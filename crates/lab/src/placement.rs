@@ -20,6 +20,8 @@ pub use policy::{Occasion, Policy, Refusal, Touch};
 pub use replay::{Outcome, Setup, replay};
 pub use slow_drive::SlowDrive;
 
+use std::collections::BTreeMap;
+
 use crate::trace::Event;
 
 /// One policy on one trace at one size, as printed.
@@ -45,8 +47,14 @@ pub struct Row {
     pub moved_per_byte: f64,
     /// Mean time of a request, nothing else going on, in microseconds.
     pub mean_us: f64,
-    /// The time within which 99 of 100 requests ended.
+    /// The time within which half of the requests ended.
+    pub p50_us: f64,
+    /// The time within which 99 of 100 did.
     pub p99_us: f64,
+    /// The time within which 999 of 1000 did.
+    pub p999_us: f64,
+    /// How often the policy allowed or refused something, by reason.
+    pub decisions: BTreeMap<&'static str, u64>,
 }
 
 /// How many policies [`compare`] plays.

@@ -36,7 +36,8 @@ pub struct Decisions {
 }
 
 impl Decisions {
-    pub(crate) fn count_around(&mut self, decision: Result<(), NotAround>) {
+    /// Whether a read that missed brings its whole extent.
+    pub fn count_around(&mut self, decision: Result<(), NotAround>) {
         *match decision {
             Ok(()) => &mut self.read_around,
             Err(NotAround::Stream) => &mut self.not_around_stream,
@@ -44,7 +45,8 @@ impl Decisions {
         } += 1;
     }
 
-    pub(crate) fn count_admission<T>(&mut self, occasion: Occasion, decision: &Result<T, Refusal>) {
+    /// Whether an extent may go up.
+    pub fn count_admission<T>(&mut self, occasion: Occasion, decision: &Result<T, Refusal>) {
         *match (decision, occasion) {
             (Ok(_), Occasion::LeavesStage { .. } | Occasion::Missed { .. }) => {
                 &mut self.up_from_stage

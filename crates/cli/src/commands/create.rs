@@ -52,7 +52,8 @@ pub struct CreateArguments {
     #[arg(long, value_enum, default_value = "span")]
     class: ClassArgument,
     /// Class cache: 'writethrough' (a flush has everything on the slow drive, so that losing the fast
-    /// one loses nothing; the default) or 'writeback' (a flush costs no more than the fast drive's)
+    /// one loses nothing; the default), 'writearound' (the same, and the fast drive holds what was
+    /// read, not what was written) or 'writeback' (a flush costs no more than the fast drive's)
     #[arg(long, value_name = "MODE")]
     mode: Option<CacheMode>,
     /// Unit of placement: a power of two from 64K to 4M

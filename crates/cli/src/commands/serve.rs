@@ -54,7 +54,8 @@ pub struct ServeArguments {
     /// What a flush promises from now on: strict or deferred=MS[,BYTES]; kept, as by 'set'
     #[arg(long, value_name = "MODE", conflicts_with = "read_only")]
     durability: Option<FlushMode>,
-    /// Class cache: set when writes are home, writethrough or writeback, before the doors open
+    /// Class cache: set when writes are home, writethrough, writearound or writeback, before
+    /// the doors open
     #[arg(long, value_name = "MODE", conflicts_with_all = ["read_only", "rescue"])]
     mode: Option<CacheMode>,
     /// Refuse writes; nothing is written to the drives either

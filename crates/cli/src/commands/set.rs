@@ -23,6 +23,7 @@ use crate::volume_name::VolumeName;
   bimetal set vol0 durability=strict              (returns when everything is durable)
   bimetal set vol0 mode=writeback                 (class cache: flushes stop at the fast drive)
   bimetal set vol0 mode=writethrough              (returns when everything is on the slow drive)
+  bimetal set vol0 mode=writearound               (the same; what is written leaves the fast drive)
   bimetal set vol0 wear_gb_per_day=40             (nothing moves to the fast drive beyond that)
   bimetal set vol0 quiet=true                     (the slow drive may sleep; writes wait in the log)
   bimetal set vol0 stage=512M                     (RAM for what was read from the slow drive)
@@ -32,8 +33,8 @@ A volume that is served is changed while it is in use; one that is not is opened
 pub struct SetArguments {
     /// Name of the volume, as given at 'create'
     name: VolumeName,
-    /// durability=strict|deferred=MS[,BYTES], mode=writethrough|writeback, wear_gb_per_day=GB|none,
-    /// quiet=true|false, stage=BYTES|default or write_behind=BYTES|off
+    /// durability=strict|deferred=MS[,BYTES], mode=writethrough|writearound|writeback,
+    /// wear_gb_per_day=GB|none, quiet=true|false, stage=BYTES|default or write_behind=BYTES|off
     #[arg(value_name = "SETTING=VALUE")]
     setting: Setting,
 }
@@ -70,7 +71,8 @@ impl FromStr for Setting {
     fn from_str(text: &str) -> Result<Setting, String> {
         let refusal = format!(
             "'{text}' is not a setting; there is durability=strict, \
-             durability=deferred=MS[,BYTES], mode=writethrough, mode=writeback, {}",
+             durability=deferred=MS[,BYTES], mode=writethrough, mode=writearound, \
+             mode=writeback, {}",
             TuningChange::NAMES.map(|name| format!("{name}=…")).join(", ")
         );
         match text.split_once('=') {

@@ -26,6 +26,22 @@ pub(super) fn on_errors(engine: &engine::Status, drive: &DriveStatus, tier: Tier
     })
 }
 
+/// What to do with a cache that is not served, whose slow drive has everything and whose fast one is gone.
+/// `alone`: it has been served so already.
+pub(super) fn without_fast(name: &str, alone: bool) -> String {
+    let first = match alone {
+        true => "",
+        false => {
+            "Bring the fast drive back first if it is only late: once the volume was served \
+             without it, it is not taken back. "
+        }
+    };
+    format!(
+        "{first}'bimetal serve {name}' brings the volume up with the slow drive alone, for writing \
+         too; 'bimetal attach-cache {name} --fast DEV' gives it a new fast drive."
+    )
+}
+
 fn first_error(engine: &engine::Status, tier: Tier) -> Option<ErrorKind> {
     engine.drives[tier.index()].first_error.as_ref().map(|error| error.kind)
 }

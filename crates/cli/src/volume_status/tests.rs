@@ -65,6 +65,28 @@ fn a_missing_or_swapped_drive_makes_it_unavailable_and_says_what_to_do() {
 }
 
 #[test]
+fn a_cache_whose_slow_drive_has_everything_can_do_without_the_fast_one() {
+    let of = |mode: engine::CacheMode, alone| {
+        let mut slow = superblock(Tier::Slow, State::Open);
+        slow.geometry.class = Class::Cache;
+        (slow.cache_mode, slow.alone) = (mode, alone);
+        at_rest(Err(Unusable::missing("there is no drive at /f".into())), Ok(slow))
+    };
+    for mode in [engine::CacheMode::WriteThrough, engine::CacheMode::WriteAround] {
+        let status = of(mode, false);
+        assert_eq!(status.state, Health::Degraded);
+        let action = status.action.unwrap();
+        assert!(action.contains("'bimetal serve vol0'") && !action.contains("--degraded"));
+        assert!(action.contains("Bring the fast drive back first"), "{action}");
+        let action = of(mode, true).action.unwrap();
+        assert!(action.contains("attach-cache") && !action.contains("back first"), "{action}");
+    }
+    let back = of(engine::CacheMode::WriteBack, false);
+    assert_eq!(back.state, Health::Unavailable);
+    assert!(back.action.unwrap().contains("--degraded"));
+}
+
+#[test]
 fn scripts_find_the_names_they_rely_on() {
     let status =
         at_rest(Ok(superblock(Tier::Fast, State::Clean)), Ok(superblock(Tier::Slow, State::Clean)));

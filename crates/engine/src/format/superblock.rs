@@ -252,7 +252,7 @@ impl Superblock {
             put_u32(out, AT_FLUSH_AGE_MS, bound.age_ms);
         }
         if class == Class::Cache {
-            put_u32(out, AT_CACHE_MODE, u32::from(self.cache_mode == CacheMode::WriteThrough));
+            put_u32(out, AT_CACHE_MODE, self.cache_mode.number());
             put_u32(out, AT_ALONE, u32::from(self.alone));
         }
         put_u64(out, AT_WEAR, self.tuning.wear_bytes_per_day.unwrap_or(0));
@@ -374,9 +374,7 @@ impl Superblock {
             },
             cache_mode: match u32_at(bytes, AT_CACHE_MODE) {
                 _ if !is_cache => CacheMode::default(),
-                0 => CacheMode::WriteBack,
-                1 => CacheMode::WriteThrough,
-                _ => return None,
+                number => CacheMode::numbered(number)?,
             },
             alone: is_cache && u32_at(bytes, AT_ALONE) != 0,
             tuning: Tuning {
@@ -395,6 +393,11 @@ impl Superblock {
             && superblock.generation < 1 << 62
             && superblock.sequence < 1 << 62;
         sane.then_some(superblock)
+    }
+
+    /// Class cache: whether all that was flushed is on the slow drive.
+    pub fn brings_home(&self) -> bool {
+        self.geometry.class == Class::Cache && self.cache_mode.brings_home()
     }
 
     /// Whether the slow drive keeps a doubt page.

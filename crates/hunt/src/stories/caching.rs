@@ -1,7 +1,7 @@
 //! Class cache: what only volumes do that have every extent on the slow drive, in both modes, and the
 //! changes between these.
 
-use engine::CacheMode::{self, WriteBack, WriteThrough};
+use engine::CacheMode::{self, WriteAround, WriteBack, WriteThrough};
 use io::Durability::{Durable, Volatile};
 use io::units::{KIB, MILLISECOND_NS};
 use io::{IoError, ZeroMode};
@@ -32,10 +32,14 @@ async fn warm(volume: &Prey, extents: std::ops::Range<u64>) -> Result<(), Troubl
 }
 
 /// Data, holes and copies on a volume that has the slow drive tell the truth.
-pub(super) fn through(drives: &Drives) -> (CacheMode, Story) {
+pub(super) fn through(drives: &Drives, mode: CacheMode) -> (CacheMode, Story) {
     let seed = drives.seed;
+    let name = match mode {
+        WriteAround => "around: data, holes and copies",
+        _ => "through: data, holes and copies",
+    };
     let story = drives
-        .story("through: data, holes and copies")
+        .story(name)
         .prepare(|stage| async move {
             lay(&stage.volume, 0..16).await?;
             warm(&stage.volume, 0..WARM).await?;
@@ -62,7 +66,33 @@ pub(super) fn through(drives: &Drives) -> (CacheMode, Story) {
             scatter(volume, seed + 1, 3, WARM).await?;
             volume.read(0, 8 * EXTENT).await
         });
-    (WriteThrough, story)
+    (mode, story)
+}
+
+/// What is written around its copies, in the midst of changes to the other modes and back.
+pub(super) fn into_and_out_of_around(drives: &Drives) -> (CacheMode, Story) {
+    let seed = drives.seed;
+    let story = drives
+        .story("the mode of the cache goes to write-around and back")
+        .prepare(|stage| async move {
+            lay(&stage.volume, 0..8).await?;
+            change(&stage, WriteThrough).await?;
+            warm(&stage.volume, 0..WARM).await
+        })
+        .act(move |stage| async move {
+            let volume = &stage.volume;
+            for (round, mode) in (0..).zip([WriteAround, WriteBack, WriteAround, WriteThrough]) {
+                scatter(volume, seed + round, 3, WARM).await?;
+                change(&stage, mode).await?;
+                scatter(volume, seed + 10 + round, 3, WARM).await?;
+                volume.flush().await?;
+                volume.read(0, WARM * EXTENT).await?;
+            }
+            idle(volume).await;
+            volume.read(0, 8 * EXTENT).await
+        })
+        .in_strides(2);
+    (WriteBack, story)
 }
 
 /// Copies are made of what was written a moment ago and is not durable yet.

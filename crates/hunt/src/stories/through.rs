@@ -5,7 +5,7 @@ use engine::CacheMode::{self, WriteBack, WriteThrough};
 use engine::{Engine, Wish};
 use io::Durability::Volatile;
 use io::ZeroMode;
-use io::units::{KIB, MILLISECOND_NS};
+use io::units::{KIB, MILLISECOND_NS, SECOND_NS};
 use twin::Fault;
 
 use super::caching::change;
@@ -166,7 +166,8 @@ async fn dirty(volume: &Prey) -> Result<(), Trouble> {
         volume.write(extent * EXTENT + 8192, 4096, Volatile).await?;
     }
     volume.flush().await?;
-    idle(volume).await;
+    // Not as long as until dirty copies go home.
+    volume.io().sleep(2 * SECOND_NS).await;
     Ok(())
 }
 

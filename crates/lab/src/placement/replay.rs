@@ -14,7 +14,7 @@ use super::landing::Landing;
 use super::slow_drive::SlowDrive;
 use super::stage::{Stage, Staged};
 use crate::trace::{Deed, Event};
-use policy::{FastDrive, Measured, Occasion, Policy, Standing, Streams, Touch};
+use policy::{Decisions, FastDrive, Measured, Occasion, Policy, Standing, Streams, Touch};
 
 /// Time of a request that the slow drive has no part in.
 const FAST_US: f64 = 100.0;
@@ -76,8 +76,14 @@ pub struct Outcome {
     pub total_us: f64,
     /// Requests.
     pub requests: u64,
-    /// 99 of 100 requests took no longer.
+    /// Half of the requests took no longer, 99 of 100, and 999 of 1000.
+    pub p50_us: f64,
+    /// See `p50_us`.
     pub p99_us: f64,
+    /// See `p50_us`.
+    pub p999_us: f64,
+    /// What the policy allowed and refused, by reason.
+    pub decisions: Decisions,
 }
 
 impl Outcome {
@@ -94,7 +100,10 @@ impl Outcome {
             fast_written_per_byte: share(self.promoted_bytes),
             moved_per_byte: share(self.promoted_bytes + self.demoted_bytes),
             mean_us: self.total_us / self.requests.max(1) as f64,
+            p50_us: self.p50_us,
             p99_us: self.p99_us,
+            p999_us: self.p999_us,
+            decisions: self.decisions.named().into_iter().collect(),
         }
     }
 }
@@ -136,7 +145,8 @@ pub fn replay(
     volume.settle_debts();
     let mut outcome = volume.outcome;
     outcome.slow_busy_s = volume.slow.busy_s;
-    outcome.p99_us = latencies.value_at_quantile(0.99) as f64;
+    let within = |share: f64| latencies.value_at_quantile(share) as f64;
+    (outcome.p50_us, outcome.p99_us, outcome.p999_us) = (within(0.5), within(0.99), within(0.999));
     outcome
 }
 
@@ -221,7 +231,11 @@ impl Volume<'_> {
             return 0.0;
         }
         let view = View { residence: &self.residence, free: self.free };
-        if self.stage.is_there() && self.policy.reads_around(touch, &view).is_ok() {
+        let around = self.stage.is_there().then(|| self.policy.reads_around(touch, &view));
+        if let Some(decision) = around {
+            self.outcome.decisions.count_around(decision);
+        }
+        if around == Some(Ok(())) {
             // The client waits for its part; the rest passes under the head behind it.
             let extent_bytes = self.ground.extent_bytes();
             let address = self.ground.address(extent);
@@ -299,7 +313,9 @@ impl Volume<'_> {
             return None;
         }
         let view = View { residence: &self.residence, free: self.free };
-        let leaving = self.policy.admit(extent, occasion, &view).ok()?;
+        let decision = self.policy.admit(extent, occasion, &view);
+        self.outcome.decisions.count_admission(occasion, &decision);
+        let leaving = decision.ok()?;
         assert!(self.free > 0 || leaving.is_some(), "the policy chooses who leaves");
         let mut taken_s = 0.0;
         // From the stage all of it is in RAM; otherwise the rest must be read.

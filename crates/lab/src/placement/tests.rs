@@ -99,5 +99,15 @@ fn every_policy_plays_a_mixed_trace_through() {
     for row in &rows {
         assert!(row.slow_busy_s > 0.0 && row.p99_us >= 100.0, "{row:?}");
         assert!((0.0..=1.0).contains(&row.read_hit), "{row:?}");
+        assert!(row.p50_us <= row.p99_us && row.p99_us <= row.p999_us, "{row:?}");
     }
+    let of = |name: &str| rows.iter().find(|row| row.policy == name).unwrap();
+    // What passes once is refused, and says why.
+    let heat = &of("heat").decisions;
+    assert!(heat["stays_stream"] + heat["not_around_stream"] > 0, "{heat:?}");
+    assert!(heat["stays_no_evidence"] > 0 && heat["read_around"] > 0, "{heat:?}");
+    assert_eq!(
+        of("log only").decisions.values().sum::<u64>(),
+        of("log only").decisions["stays_no_evidence"]
+    );
 }

@@ -65,7 +65,9 @@ fn text(report: &Report) -> String {
         ("UP PER BYTE", Align::Right),
         ("MOVED PER BYTE", Align::Right),
         ("MEAN", Align::Right),
+        ("P50", Align::Right),
         ("P99", Align::Right),
+        ("P99.9", Align::Right),
     ]);
     for row in &report.rows {
         table.row([
@@ -78,7 +80,9 @@ fn text(report: &Report) -> String {
             format!("{:.2}", row.fast_written_per_byte),
             format!("{:.2}", row.moved_per_byte),
             format!("{:.2} ms", row.mean_us / 1e3),
+            format!("{:.1} ms", row.p50_us / 1e3),
             format!("{:.1} ms", row.p99_us / 1e3),
+            format!("{:.1} ms", row.p999_us / 1e3),
         ]);
     }
     table.render()
