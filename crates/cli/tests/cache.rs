@@ -76,6 +76,8 @@ fn a_write_back_cache_says_what_is_dirty_and_becomes_write_through_while_in_use(
     }
     let place = Place::new();
     create(&place, &["--mode", "writeback"]);
+    // What is dirty stays so, however long this takes.
+    place.bimetal(&["set", "v", "quiet=true"]).expect(0, &[]);
     place.serve_run("v", &fill(1));
     fs::rename(place.path("v.fast"), place.path("away")).unwrap();
     place.bimetal(&["serve", "v", "--run", "true"]).expect(4, &["fast", "is gone"]);

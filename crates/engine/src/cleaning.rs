@@ -38,6 +38,11 @@ pub(crate) struct Cleaning {
 }
 
 impl Cleaning {
+    /// The volume is opened now: who was asked for lately is not known.
+    pub fn opened(now_ns: u64) -> Cleaning {
+        Cleaning { due_ns: now_ns + UNASKED_S * SECOND_NS, ..Cleaning::default() }
+    }
+
     /// The next extent of the round that is under way; `None`: it has come to the end.
     pub fn next_in_round(&mut self, extents: u64) -> Option<ExtentId> {
         if self.hand >= extents {

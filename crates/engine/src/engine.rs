@@ -13,6 +13,7 @@ use crate::behind::{self, Behind};
 use crate::cache_mode::CacheMode;
 use crate::canary::canary;
 use crate::checkpoint::{checkpoint, vouch, write_superblock};
+use crate::cleaning::Cleaning;
 use crate::doubts::{self, Vouch};
 use crate::drive::Drive;
 use crate::error::{Error, Poison};
@@ -166,6 +167,7 @@ impl Engine {
             let written = fast.traffic().write_bytes;
             state.placer.limit_wear(tuning.wear_bytes_per_day.unwrap_or(0), written, now_ns);
             state.quiet = Quiet::new(tuning.quiet, now_ns);
+            state.cleaning = Cleaning::opened(now_ns);
             state.wishes = pair[0].wishes.clone();
             if !state.wishes.ranges().is_empty() {
                 state.wish_hand.begin();

@@ -490,7 +490,7 @@ fn what_is_pinned_comes_up_though_the_slow_drive_refused_once_and_what_cannot_be
         let below: Vec<u64> = (200..300).filter(|n| place(*n) == Place::Slow).take(40).collect();
         assert_eq!(below.len(), 40);
         // The first can never be read, wherever it lies; of the others one fails once.
-        let layout = engine.status().geometry.layouts[1].clone();
+        let layout = engine.status().geometry.layouts[1];
         let slots = layout.slots_at..layout.slots_at + layout.slots * bytes;
         let words = pattern(below[0] * bytes, 64, 1);
         let found = slots.step_by(EXTENT).find(|at| simulation.peek(slow, *at, 64) == words);

@@ -24,13 +24,21 @@ fn spec(profile: &str, size_bytes: u64) -> DriveSpec {
 
 /// Makes a volume with these settings, fills it, rests, and plays.
 fn play<T, F: Future<Output = T>>(tuning: Tuning, act: impl FnOnce(Io, Engine) -> F) -> T {
+    play_on(FAST_BYTES, CreateOptions { tuning, ..CreateOptions::new("test") }, act)
+}
+
+fn play_on<T, F: Future<Output = T>>(
+    fast_bytes: u64,
+    options: CreateOptions,
+    act: impl FnOnce(Io, Engine) -> F,
+) -> T {
     let simulation = Simulation::new(7);
-    let fast = simulation.add_drive(spec("imac-fusion-ssd", FAST_BYTES));
+    let fast = simulation.add_drive(spec("imac-fusion-ssd", fast_bytes));
     let slow = simulation.add_drive(spec("imac-fusion-disk", SLOW_BYTES));
     let io = simulation.boot();
     let [fast, slow] = [fast, slow].map(|drive| simulation.device(&io, drive));
     let value = simulation.run(&io, async {
-        let engine = filled(&io, &fast, &slow, tuning).await.unwrap();
+        let engine = filled(&io, &fast, &slow, options).await.unwrap();
         let value = act(io.clone(), engine.clone()).await;
         engine.close().await.unwrap();
         assert_eq!(engine.verify(), Vec::<String>::new());
@@ -42,8 +50,12 @@ fn play<T, F: Future<Output = T>>(tuning: Tuning, act: impl FnOnce(Io, Engine) -
     value
 }
 
-async fn filled(io: &Io, fast: &Device, slow: &Device, tuning: Tuning) -> Result<Engine, Error> {
-    let options = CreateOptions { tuning, ..CreateOptions::new("test") };
+async fn filled(
+    io: &Io,
+    fast: &Device,
+    slow: &Device,
+    options: CreateOptions,
+) -> Result<Engine, Error> {
     create(io, fast, slow, options, &|_, _| ()).await?;
     let engine = rig::open(io, fast, slow).await;
     for at in (0..SLOW_BYTES * 8 / 10).step_by(MIB as usize) {
@@ -314,4 +326,76 @@ fn a_volume_that_is_full_to_the_last_extent_still_moves_what_is_hot() {
     simulation.run(&io, work).done();
     io.drop_tasks();
     io.drain();
+}
+
+/// What is written at random.
+const SPAN_BYTES: u64 = 64 * MIB;
+
+/// Random 4 KiB writes within the span, so many by each of eight clients at once; how many a second.
+async fn random_writes<F, W>(io: &Io, seed: u64, count: u64, write: F) -> f64
+where
+    F: Fn(u64, Buf) -> W + Clone + 'static,
+    W: Future<Output = ()> + 'static,
+{
+    const CLIENTS: u64 = 8;
+    let (begun_ns, left) = (io.now_ns(), Rc::new(std::cell::Cell::new(CLIENTS)));
+    for client in 0..CLIENTS {
+        let (io, write, left) = (io.clone(), write.clone(), left.clone());
+        let mut random = Random::new(seed * 100 + client);
+        io.clone().spawn(async move {
+            for _ in 0..count {
+                write(random.below(SPAN_BYTES / 4096) * 4096, io.pool().take_zeroed(4096)).await;
+            }
+            left.set(left.get() - 1);
+        });
+    }
+    while left.get() > 0 {
+        io.sleep(MILLISECOND_NS).await;
+    }
+    (CLIENTS * count) as f64 * 1e9 / (io.now_ns() - begun_ns) as f64
+}
+
+/// What one drive does alone of that.
+fn alone(profile: &str, size_bytes: u64, count: u64) -> f64 {
+    let simulation = Simulation::new(7);
+    let drive = simulation.add_drive(spec(profile, size_bytes));
+    let io = simulation.boot();
+    let device = simulation.device(&io, drive);
+    let first = (size_bytes - SPAN_BYTES) / 2;
+    let rate = simulation.run(
+        &io,
+        random_writes(&io, 3, count, move |at, buf| {
+            let device = device.clone();
+            async move { device.write(first + at, buf).await.1.unwrap() }
+        }),
+    );
+    rate.done()
+}
+
+#[test]
+fn random_writes_run_at_the_fast_drive_s_rate_and_over_a_full_log_no_slower_than_the_disk() {
+    let fast_alone = alone("imac-fusion-ssd", GIB, 200);
+    let slow_alone = alone("imac-fusion-disk", SLOW_BYTES, 200);
+    // As on a Fusion Drive: 8 GB are written over a log of 4 GB; nothing of it lives on the fast drive.
+    let options = CreateOptions { landing_bytes: Some(32 * MIB), ..CreateOptions::new("test") };
+    play_on(FAST_BYTES + 32 * MIB, options, |io, engine| async move {
+        let on_slow = engine.clone();
+        let write = move |at: u64, buf: Buf| {
+            let (engine, at) = (on_slow.clone(), 4000 * BYTES + at);
+            async move { engine.write(at, buf, Durability::Volatile).await.1.unwrap() }
+        };
+        // Less than what the log has below the fill from which writers are slowed.
+        let log_blocks = engine.status().log.size_bytes / 4096;
+        let landing = random_writes(&io, 1, log_blocks / 3 / 8, write.clone()).await;
+        assert_eq!(engine.status().log.full_waits, 0);
+        // What is left of it is filled, and then twice as much is written.
+        random_writes(&io, 2, log_blocks / 8, write.clone()).await;
+        let sustained = random_writes(&io, 3, 2 * log_blocks / 8, write).await;
+        println!(
+            "writes a second: {fast_alone:.0} fast alone, {landing:.0} landing; {slow_alone:.0} slow \
+             alone, {sustained:.0} sustained"
+        );
+        assert!(landing >= fast_alone, "{landing} of {fast_alone}");
+        assert!(sustained >= slow_alone, "{sustained} of {slow_alone}");
+    });
 }
