@@ -37,6 +37,8 @@ pub(crate) struct Rest {
     closed: bool,
     /// Blocks may be unreadable for good, because a drive has lost them.
     worn: bool,
+    /// Map pages of a drive may be damaged, because they have rotten or a request for them failed.
+    rotten: bool,
     /// Nothing is promised any more, but that nothing panics or hangs.
     void: bool,
     /// The drives before the life before this, if clients were served since.
@@ -56,6 +58,7 @@ pub(crate) struct Stopped {
     oracle: Oracle,
     closed: bool,
     worn: bool,
+    rotten: bool,
     void: bool,
     past: Option<[DriveImage; 2]>,
 }
@@ -137,6 +140,7 @@ impl<'a> Player<'a> {
             oracle,
             closed: true,
             worn: false,
+            rotten: false,
             void: false,
             past: None,
         })
@@ -165,7 +169,7 @@ impl<'a> Player<'a> {
         rest: &Rest,
         life: &Life,
     ) -> Result<Stopped, Wrong> {
-        let worn = self.damage(simulation, rest, life)? || rest.worn;
+        let (worn, rotten) = self.damage(simulation, rest, life)?;
         let before = [0, 1].map(|n| simulation.copy_drive(simulation.drives()[n]));
         simulation.disarm();
         arm(simulation, life.end, Phase::Serving);
@@ -274,6 +278,7 @@ impl<'a> Player<'a> {
             oracle: oracle.borrow().clone(),
             closed,
             worn,
+            rotten: rotten || life.harm() >= Harm::Refusal,
             void: void || life.harm() == Harm::Betrayal && fails_power,
             past: if served_clients { Some(before) } else { None },
         })
@@ -310,6 +315,7 @@ impl<'a> Player<'a> {
             oracle,
             closed: stopped.closed && end == End::Closed,
             worn: stopped.worn,
+            rotten: stopped.rotten,
             void: stopped.void,
             past: stopped.past.clone(),
         }
@@ -320,9 +326,15 @@ impl<'a> Player<'a> {
         Simulation::wake(&stopped.snapshot).at_stake()
     }
 
-    /// What the drives do before the life begins. Says whether blocks may have been lost.
-    fn damage(&mut self, simulation: &Simulation, rest: &Rest, life: &Life) -> Result<bool, Wrong> {
-        let (mut worn, mut rotten) = (false, false);
+    /// What the drives do before the life begins. Says whether blocks may have been lost by then, and whether
+    /// map pages may be damaged.
+    fn damage(
+        &mut self,
+        simulation: &Simulation,
+        rest: &Rest,
+        life: &Life,
+    ) -> Result<(bool, bool), Wrong> {
+        let (mut worn, mut rotten) = (rest.worn, rest.rotten);
         for damage in &life.damage {
             match *damage {
                 Damage::Superblock { tier, copy } => self.spoil_superblock(simulation, tier, copy),
@@ -352,12 +364,11 @@ impl<'a> Player<'a> {
                 Damage::Log { .. } => {}
                 Damage::OlderCopy { tier } => self.offer_older(simulation, rest, tier)?,
                 Damage::Alone { survivor, seed } => {
-                    let worn = worn || rest.worn;
                     self.look_alone(simulation, rest, (worn, rotten), survivor, seed)?;
                 }
             }
         }
-        Ok(worn)
+        Ok((worn, rotten))
     }
 
     fn spoil_superblock(&mut self, simulation: &Simulation, tier: Tier, copy: usize) {
