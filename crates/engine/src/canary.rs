@@ -60,6 +60,8 @@ mod cage {
         BehindInDeferred,
         /// What was acknowledged before is ordered after the change into deferred mode.
         BehindIntoDeferred,
+        /// Strict is asked for once more, and what is behind is not waited for.
+        BehindStrictAgain,
         /// That an acknowledged write failed stops nothing.
         BehindFailureIgnored,
         /// What was acknowledged and lost is read as it was before.

@@ -128,6 +128,10 @@ pub(crate) async fn set_mode(shared: &Rc<Shared>, mode: FlushMode) -> Result<(),
         if canary!(InPlaceTooEarly) {
             shared.state.borrow_mut().exposure.keep_order(false);
         }
+        if !canary!(BehindStrictAgain) {
+            // Nothing is behind in deferred mode, but the mode may have been strict already.
+            behind::all_written(shared).await;
+        }
         if !canary!(StrictWithoutFlush) {
             flush_all(shared).await?;
         }

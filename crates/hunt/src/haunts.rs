@@ -61,6 +61,7 @@ pub(crate) fn haunts(canary: Canary) -> &'static [&'static str] {
         Canary::FlushForgetsBehind | Canary::BehindNotSeen => &[BEHIND],
         Canary::BehindOvertaken => &[BEHIND, "behind: clients that write too much"],
         Canary::BehindInDeferred | Canary::BehindIntoDeferred => &[BEHIND_DEFERRED],
+        Canary::BehindStrictAgain => &["behind: strict once more"],
         Canary::BehindFailureIgnored | Canary::BehindLossForgotten => &[BEHIND_REFUSED],
         Canary::PageSharesOpenRecord
         | Canary::PagesBeforeChanges

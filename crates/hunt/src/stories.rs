@@ -105,6 +105,7 @@ pub fn stories(seed: u64, atomic_write_bytes: u32) -> Vec<Story> {
         behind::close(&drives),
         behind::pressed(&drives),
         behind::into_deferred(&drives),
+        behind::strict_again(&drives),
         behind::refused(&drives),
         doubting::beside_one_another(&drives),
         slots::from_the_first(&drives),

@@ -119,6 +119,7 @@ survives! {
     a_volume_survives_a_close_over_writes_behind: "behind: a close",
     a_volume_survives_clients_that_write_too_much_behind: "behind: clients that write too much",
     a_volume_survives_writes_behind_into_deferred_mode: "deferred: into the mode and back over writes behind",
+    a_volume_survives_a_change_to_what_was_promised_over_writes_behind: "behind: strict once more",
     a_volume_survives_a_drive_that_refuses_what_is_behind:
         "behind: a drive refuses what was acknowledged",
     the_slow_drive_vouches_for_the_truth_of_changes_beside_one_another:

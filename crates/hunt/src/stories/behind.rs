@@ -149,6 +149,26 @@ pub(super) fn into_deferred(drives: &Drives) -> Story {
         })
 }
 
+/// Flushes promise what they promised before: all the same everything is durable then.
+pub(super) fn strict_again(drives: &Drives) -> Story {
+    drives
+        .story("behind: strict once more")
+        .prepare(|stage| async move { settle_in(&stage.volume, 8 * MIB).await })
+        .act(|stage| async move {
+            let volume = &stage.volume;
+            for _ in 0..2 {
+                // So much that it is still behind when the superblocks have been written.
+                for extent in 20..50 {
+                    volume.write(extent * EXTENT, 120 * KIB, Volatile).await?;
+                }
+                insist_behind(&stage)?;
+                volume.promise(FlushMode::Strict).await?;
+                volume.io().sleep(MILLISECOND_NS).await;
+            }
+            Ok(())
+        })
+}
+
 /// The drive refuses what was acknowledged: then nothing may pass for it.
 pub(super) fn refused(drives: &Drives) -> Story {
     let seed = drives.seed;
