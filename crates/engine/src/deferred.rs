@@ -19,6 +19,7 @@ use crate::error::Error;
 use crate::exposure::Alarm;
 use crate::flush::flush_all;
 use crate::flush_mode::FlushMode;
+use crate::homing::flush_through;
 use crate::marks::{self, Mark};
 use crate::shared::Shared;
 use crate::state::State;
@@ -133,7 +134,12 @@ pub(crate) async fn set_mode(shared: &Rc<Shared>, mode: FlushMode) -> Result<(),
             behind::all_written(shared).await;
         }
         if !canary!(StrictWithoutFlush) {
-            flush_all(shared).await?;
+            let through = shared.state.borrow().through;
+            match through {
+                // As for any flush there: what it covers is at home.
+                true => flush_through(shared).await?,
+                false => flush_all(shared).await?,
+            }
         }
     } else if was == FlushMode::Strict {
         // What was written in place has no order: it must be durable before anything is only
