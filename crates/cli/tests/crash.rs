@@ -172,8 +172,8 @@ fn drives_put_back_to_an_older_state_are_noticed() {
     let mut server = place.serve(&["v"]);
     let size_bytes = place.status("v")["size_bytes"].as_u64().expect("a size");
     let mut ledger = Ledger::new(size_bytes);
-    let mut load = |server: Server, dice: u64| {
-        let load = NbdLoad::new(&mut ledger, Dice::new(dice), Manner::Small);
+    let load = |ledger: &mut Ledger, server: Server, dice: u64| {
+        let load = NbdLoad::new(ledger, Dice::new(dice), Manner::Small);
         let socket = socket_of(&server);
         std::thread::scope(|scope| {
             let load = scope.spawn(|| load.run(&socket));
@@ -182,14 +182,17 @@ fn drives_put_back_to_an_older_state_are_noticed() {
             load.join().expect("the client does not fall")
         })
     };
-    assert!(load(server, 8).wrong.is_empty());
+    assert!(load(&mut ledger, server, 8).wrong.is_empty());
     released(&place);
     let copy = |from: &str, to: &str| {
         must(tool("cp").arg("--sparse=always").arg(place.path(from)).arg(place.path(to)));
     };
     ["fast", "slow"].iter().for_each(|drive| copy(&format!("v.{drive}"), &format!("old.{drive}")));
     server = place.serve(&["v"]);
-    let tally = load(server, 4);
+    // What was in flight is there or not: clients that read it would not know which.
+    let (_, wrong) = look(&mut ledger, &socket_of(&server));
+    assert!(wrong.is_empty(), "{wrong:?}");
+    let tally = load(&mut ledger, server, 4);
     assert!(tally.wrong.is_empty() && tally.flushes > 0, "{tally:?}");
     released(&place);
     ["fast", "slow"].iter().for_each(|drive| copy(&format!("old.{drive}"), &format!("v.{drive}")));
