@@ -106,8 +106,8 @@ fn every_policy_plays_a_mixed_trace_through() {
     let heat = &of("heat").decisions;
     assert!(heat["stays_stream"] + heat["not_around_stream"] > 0, "{heat:?}");
     assert!(heat["stays_no_evidence"] > 0 && heat["read_around"] > 0, "{heat:?}");
-    assert_eq!(
-        of("log only").decisions.values().sum::<u64>(),
-        of("log only").decisions["stays_no_evidence"]
-    );
+    // Without a policy nothing goes up, and that is counted, too.
+    let none = &of("log only").decisions;
+    let ups: u64 = none.iter().filter(|(name, _)| name.starts_with("up_")).map(|it| it.1).sum();
+    assert!(ups == 0 && none["stays_no_evidence"] > 0, "{none:?}");
 }
