@@ -40,7 +40,8 @@ fuzz: ## each decoder of foreign bytes under a fuzzer, SECONDS long (default 60;
 damage: ## every byte of two volumes' metadata changed, one at a time, on all cores
 	cargo run --release --locked --package bimetal-hostile --example damage
 
-bench: setup build ## side by side with nbdkit and qemu-nbd; prints tables of ratios
+bench: build ## side by side with nbdkit and QEMU's servers; prints tables of ratios
+	@scripts/setup bench
 	@cargo x bench
 
 clean: ## everything that was built, and the demonstration's volume under ./run

@@ -54,6 +54,9 @@ pub struct BenchArguments {
     /// A second per measurement: for a first look
     #[arg(long)]
     quick: bool,
+    /// Also other depths, several connections and mixes: twice as long
+    #[arg(long)]
+    all: bool,
     /// Repetitions of every row; the median counts
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=9))]
     repetitions: u32,
@@ -65,7 +68,7 @@ pub fn run(arguments: &BenchArguments) -> Outcome {
 }
 
 fn compare(arguments: &BenchArguments) -> Result<()> {
-    for tool in ["fio", "nbdkit", "qemu-nbd"] {
+    for tool in ["fio", "nbdkit", "qemu-nbd", "qemu-storage-daemon"] {
         if !on_path(tool) {
             bail!(
                 "'{tool}' is missing: run scripts/setup, which installs what is measured against"
@@ -78,7 +81,9 @@ fn compare(arguments: &BenchArguments) -> Result<()> {
     let machine = Machine::look(&directory)?;
     println!("{machine}");
 
-    let turns = u64::from(arguments.repetitions) * (STEPS.len() * Kind::ALL.len()) as u64;
+    let steps: Vec<Step> =
+        STEPS.into_iter().filter(|step| arguments.all || !step.long_run).collect();
+    let turns = u64::from(arguments.repetitions) * (steps.len() * Kind::ALL.len()) as u64;
     let about_minutes = turns as f64 * (turn_seconds + TURN_OVERHEAD_SECONDS) / 60.0;
     println!(
         "{turns} turns of {turn_seconds} s: about {about_minutes:.0} minutes, then in process"
@@ -100,7 +105,7 @@ fn compare(arguments: &BenchArguments) -> Result<()> {
         server.forget_cached()?;
     }
 
-    let rows = measure(&servers, &clients, arguments.repetitions, &interruption)?;
+    let rows = measure(&steps, &servers, &clients, arguments.repetitions, &interruption)?;
     for server in servers {
         server.end()?;
     }
@@ -115,12 +120,13 @@ fn compare(arguments: &BenchArguments) -> Result<()> {
 
 /// All repetitions of all rows.
 fn measure(
+    steps: &[Step],
     servers: &[Server],
     clients: &Clients,
     repetitions: u32,
     interruption: &Interruption,
 ) -> Result<Vec<Row>> {
-    let mut rows: Vec<Row> = STEPS.iter().map(|step| Row::new(*step, servers.len())).collect();
+    let mut rows: Vec<Row> = steps.iter().map(|step| Row::new(*step, servers.len())).collect();
     let progress = bar(u64::from(repetitions) * (rows.len() * servers.len()) as u64, "");
     for repetition in 0..repetitions as usize {
         for (number, row) in rows.iter_mut().enumerate() {

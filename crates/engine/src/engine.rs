@@ -22,6 +22,7 @@ use crate::flush::{flush_all, flush_for_client};
 use crate::flush_mode::FlushMode;
 use crate::format::superblock::{DOUBT_PAGE, State as Left, Superblock};
 use crate::geometry::Class;
+use crate::lasting_heat::LastingHeat;
 use crate::log::waits::WrittenWaits;
 use crate::log::writer;
 use crate::loss::{self, Loss, LostRange};
@@ -38,7 +39,9 @@ use crate::superblocks::{self, Found, Shorter, judge_alone, judge_pair};
 use crate::tuning::{self, TuningChange};
 use crate::whereabouts::Opinion;
 use crate::wishes::{Wish, Wishes};
-use crate::{alone, deferred, homing, janitor, read, verify, whereabouts, write, zero};
+use crate::{
+    alone, deferred, homing, janitor, lasting_heat, read, verify, whereabouts, write, zero,
+};
 
 /// Largest buffer one call takes: a large record, and what keeps one request from holding up
 /// others.
@@ -168,6 +171,8 @@ impl Engine {
             state.placer.limit_wear(tuning.wear_bytes_per_day.unwrap_or(0), written, now_ns);
             state.quiet = Quiet::new(tuning.quiet, now_ns);
             state.cleaning = Cleaning::opened(now_ns);
+            state.lasting_heat = LastingHeat::opened(now_ns);
+            lasting_heat::recall(io, &fast, pair[0].volume_tag(), &mut state).await;
             state.wishes = pair[0].wishes.clone();
             if !state.wishes.ranges().is_empty() {
                 state.wish_hand.begin();
@@ -332,6 +337,7 @@ impl Engine {
         flush_all(shared).await?;
         vouch(shared, Vouch::Everything).await?;
         checkpoint(shared).await?;
+        lasting_heat::save(shared).await;
         write_superblock(shared, |superblock| superblock.state = Left::Clean).await?;
         marks::hit(Mark::Closed);
         Ok(())

@@ -14,6 +14,7 @@ use crate::destage::{Progress, destage};
 use crate::doubts::Vouch;
 use crate::error::{Error, Poison};
 use crate::flush::durable_point;
+use crate::lasting_heat;
 use crate::marks::{self, Mark};
 use crate::mover::{Effort, move_some};
 use crate::quiet::WakeCause;
@@ -48,6 +49,8 @@ enum Work {
     /// The slow drive is made to vouch for what it has.
     Vouch,
     Move(Effort),
+    /// What is hot is written down.
+    Remember,
     /// Nothing before this time, or a full log.
     Rest(u64),
     /// Nothing before this time, if any, unless clients make work.
@@ -98,6 +101,10 @@ pub(crate) async fn run(shared: Rc<Shared>) {
             Work::Checkpoint => drain(&shared, checkpoint(&shared)).await,
             Work::DurablePoint => durable_point(&shared).await,
             Work::Vouch => vouch(&shared, Vouch::Settled).await,
+            Work::Remember => {
+                lasting_heat::save(&shared).await;
+                Ok(())
+            }
             Work::Move(effort) => match move_some(&shared, effort).await {
                 Ok(false) if effort != Effort::All => {
                     drop(turn);
@@ -224,8 +231,13 @@ fn choose(state: &mut State, now_ns: u64, slow_is_idle: bool) -> Work {
         && !state.quiet.is_wanted()
         && vouch_ns(state, now_ns).is_some_and(|due| now_ns >= due);
     let moves_due = has_moves(state) || later_moves_ns(state).is_some_and(|due| now_ns >= due);
-    let has_work =
-        destageable || vouch_due || reclaimable >= worth || state.waits_for_record() || moves_due;
+    let remember_due = remember_ns(state).is_some_and(|due| now_ns >= due);
+    let has_work = destageable
+        || vouch_due
+        || reclaimable >= worth
+        || state.waits_for_record()
+        || moves_due
+        || remember_due;
     if !has_work {
         return Work::Doze(alarm_ns(state, now_ns));
     }
@@ -238,6 +250,9 @@ fn choose(state: &mut State, now_ns: u64, slow_is_idle: bool) -> Work {
     if !idle {
         let busy = state.requests_under_way > 0;
         return Work::Rest(if busy { now_ns + IDLE_NS } else { idle_at });
+    }
+    if remember_due {
+        return Work::Remember;
     }
     if state.quiet.waits(now_ns) {
         // All else needs the slow drive, which may be asleep.
@@ -293,18 +308,24 @@ fn vouch_ns(state: &State, now_ns: u64) -> Option<u64> {
     state.doubts.any_touched().then_some(due_ns)
 }
 
+/// When what is hot is to be written down again.
+fn remember_ns(state: &State) -> Option<u64> {
+    state.lasting_heat.due_ns(state.placer.requests())
+}
+
 /// When there will be something to do for a janitor who has nothing to do now.
 fn alarm_ns(state: &State, now_ns: u64) -> Option<u64> {
     // What could be moved by now, and was not, waits for clients to change something.
     let moves_ns = later_moves_ns(state).filter(|due| *due > now_ns);
-    [vouch_ns(state, now_ns), moves_ns].into_iter().flatten().min()
+    [vouch_ns(state, now_ns), moves_ns, remember_ns(state)].into_iter().flatten().min()
 }
 
 /// Whether something waits for a moment, and the alarm is not set for it.
 fn waits_for_alarm(state: &State) -> bool {
     let vouches = state.doubts.any_touched() && !state.quiet.is_wanted();
-    let moves = later_moves_ns(state).is_some_and(|due| state.alarm_ns.is_none_or(|it| it > due));
-    vouches && state.alarm_ns.is_none() || moves
+    let later = [later_moves_ns(state), remember_ns(state)].into_iter().flatten().min();
+    let sooner = later.is_some_and(|due| state.alarm_ns.is_none_or(|it| it > due));
+    vouches && state.alarm_ns.is_none() || sooner
 }
 
 fn suspects(shared: &Shared) -> bool {

@@ -35,6 +35,7 @@ mod guards;
 mod homing;
 mod janitor;
 mod kept;
+mod lasting_heat;
 mod line;
 mod log;
 mod loss;
@@ -75,7 +76,7 @@ pub use format::superblock::{State, Superblock, Uuid};
 pub use geometry::{Class, CreateOptions, Geometry, Layout, name_problem, plan};
 pub use loss::{LossCause, LossSummary, LostRange};
 pub use placer::Placement;
-pub use policy::{Decisions, GHOST_QUARTERS};
+pub use policy::{Decisions, GHOST_QUARTERS, HeatLevel};
 
 pub use quiet::{WakeCause, Wakes};
 pub use status::{

@@ -200,14 +200,11 @@ fn restore_reserve(state: &mut State, moves: &mut Vec<Move>, batch: usize) {
     }
 }
 
-/// What has proved itself in the stage goes up without being pushed out: RAM forgets when the volume is
-/// closed.
+/// What is worth it in the stage goes up without being pushed out: RAM forgets when the volume is closed.
 fn enter_at_rest(state: &mut State, batch: usize, fast_written: u64, now_ns: u64) {
     while state.stage.entering() < batch as u64 {
         let Some(extent) = state.stage.consider() else { break };
-        if state.placer.heat.is_hot(extent)
-            && staging::admit(state, extent, Occasion::Rest, fast_written, now_ns)
-        {
+        if staging::admit(state, extent, Occasion::StagedAtRest, fast_written, now_ns) {
             state.stage.enter(extent);
         }
     }

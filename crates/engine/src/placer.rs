@@ -104,6 +104,11 @@ impl Placer {
         }
     }
 
+    /// Requests observed so far.
+    pub fn requests(&self) -> u64 {
+        self.requests
+    }
+
     /// From now on the fast drive may be written so much a day; 0: without limit.
     pub fn limit_wear(&mut self, bytes_per_day: u64, fast_written: u64, now_ns: u64) {
         self.wear = WearBudget::new(bytes_per_day, now_ns);

@@ -183,7 +183,7 @@ pub(crate) fn admit(
         return false;
     }
     let full = !state.stage.has_room_to_enter() || state.placer.leaving_is_full();
-    if full && occasion != Occasion::Rest {
+    if full && !matches!(occasion, Occasion::Rest | Occasion::StagedAtRest) {
         state.placer.heat.decisions.stays_no_slot += 1;
         if state.placer.heat.is_hot(extent) {
             state.placer.later(extent);

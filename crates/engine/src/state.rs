@@ -23,6 +23,7 @@ use crate::geometry::{Class, Geometry};
 use crate::guards::Guards;
 use crate::homing::Homecoming;
 use crate::kept::{self, Kept};
+use crate::lasting_heat::LastingHeat;
 use crate::line::Line;
 use crate::log::Log;
 use crate::loss::{self, Loss, LossCause};
@@ -108,6 +109,7 @@ pub(crate) struct State {
     pub wish_hand: WishHand,
     /// Brings dirty copies home when clients rest.
     pub cleaning: Cleaning,
+    pub lasting_heat: LastingHeat,
     /// Whether the slow drive may sleep.
     pub quiet: Quiet,
     /// How often the background may be in the way.
@@ -203,6 +205,7 @@ impl State {
             wishes: Wishes::default(),
             wish_hand: WishHand::default(),
             cleaning: Cleaning::default(),
+            lasting_heat: LastingHeat::default(),
             quiet: Quiet::default(),
             courtesy: Courtesy::default(),
             young: FixedMap::default(),

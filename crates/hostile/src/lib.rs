@@ -15,6 +15,7 @@ pub mod damage;
 #[allow(dead_code, unreachable_pub)] // A file of the command, of which only its errors are needed.
 #[path = "../../cli/src/failure.rs"]
 mod failure;
+mod heat_page;
 mod map_page;
 mod memory;
 mod nbd;
@@ -54,6 +55,7 @@ pub type Seed = (String, Vec<u8>);
 pub const TARGETS: &[Target] = &[
     superblock::TARGET,
     map_page::TARGET,
+    heat_page::TARGET,
     record::TARGET,
     recovery::TARGET,
     nbd::HANDSHAKE,

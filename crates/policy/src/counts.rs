@@ -26,6 +26,28 @@ impl Weight {
     }
 }
 
+/// A count as it is remembered beyond a session: its logarithm in steps of an eighth, from 2^-12 to 2^20.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct HeatLevel(pub u8);
+
+impl HeatLevel {
+    const COUNT: usize = 256;
+    /// The level of a count of 1.
+    const OF_ONE: i32 = 96;
+    /// In steps of the counts' own logarithm.
+    const STEP: i32 = ONE as i32 / 8;
+
+    /// Of a count's logarithm, in steps of 1/32; `None`: too small to be worth it.
+    fn of_log2(log2: i32) -> Option<HeatLevel> {
+        let level = log2.div_euclid(HeatLevel::STEP) + HeatLevel::OF_ONE;
+        (level >= 0).then(|| HeatLevel(level.min(HeatLevel::COUNT as i32 - 1) as u8))
+    }
+
+    fn log2(self) -> i32 {
+        (i32::from(self.0) - HeatLevel::OF_ONE) * HeatLevel::STEP
+    }
+}
+
 pub(crate) struct Counts {
     values: Vec<u16>,
     /// Touches per half-life.
@@ -101,6 +123,48 @@ impl Counts {
         }
     }
 
+    /// The extents with the largest counts, at most so many, in the order of their numbers, each with its
+    /// level. Looks at all extents twice.
+    pub fn hottest(&self, most: usize) -> Vec<(ExtentId, HeatLevel)> {
+        let clock = self.clock() as i32;
+        let level_of = |value: &u16| match *value {
+            0 => None,
+            value => HeatLevel::of_log2(i32::from(value) - clock),
+        };
+        let mut having = [0_usize; HeatLevel::COUNT];
+        for level in self.values.iter().filter_map(level_of) {
+            having[usize::from(level.0)] += 1;
+        }
+        let mut room = most;
+        let mut least = HeatLevel::COUNT;
+        while least > 0 && having[least - 1] <= room {
+            least -= 1;
+            room -= having[least];
+        }
+        // Of the first level that does not fit whole, as many as there is room for.
+        let mut chosen = Vec::with_capacity(most - room);
+        for (extent, value) in self.values.iter().enumerate() {
+            let Some(level) = level_of(value) else { continue };
+            let rank = usize::from(level.0);
+            if rank < least {
+                if rank + 1 < least || room == 0 {
+                    continue;
+                }
+                room -= 1;
+            }
+            chosen.push((ExtentId(extent as u64), level));
+        }
+        chosen
+    }
+
+    /// The extent had such a count when it was last known.
+    pub fn recall(&mut self, extent: ExtentId, level: HeatLevel) {
+        if let Some(value) = self.values.get_mut(extent.index()) {
+            let recalled = self.base as i32 + level.log2();
+            *value = recalled.clamp(1, i32::from(u16::MAX)) as u16;
+        }
+    }
+
     pub fn extents(&self) -> u64 {
         self.values.len() as u64
     }
@@ -157,6 +221,41 @@ mod tests {
         counts.touch(ExtentId(2), light());
         let ratio = counts.count(ExtentId(1)) / counts.count(ExtentId(2));
         assert!((9.0..11.0).contains(&ratio), "{ratio}");
+    }
+
+    #[test]
+    fn what_is_remembered_comes_back_as_it_was() {
+        let mut counts = Counts::new(10, 64);
+        for (extent, touches) in [(1, 9), (2, 4), (3, 1)] {
+            for _ in 0..touches {
+                counts.touch(ExtentId(extent), READ);
+            }
+        }
+        counts.touch(ExtentId(7), light());
+        let all = counts.hottest(10);
+        assert_eq!(all.iter().map(|(extent, _)| extent.0).collect::<Vec<_>>(), [1, 2, 3, 7]);
+        let two: Vec<_> = counts.hottest(2).iter().map(|(extent, _)| extent.0).collect();
+        assert_eq!(two, [1, 2], "the hottest, in the order of their numbers");
+        let mut later = Counts::new(8, 64);
+        for (extent, level) in all {
+            later.recall(extent, level);
+        }
+        later.recall(ExtentId(8), HeatLevel(255));
+        for extent in [1, 2, 3, 7].map(ExtentId) {
+            let ratio = later.count(extent) / counts.count(extent);
+            assert!((0.88..1.02).contains(&ratio), "{extent:?}: {ratio}");
+        }
+        assert_eq!(later.count(ExtentId(0)), 0.0);
+    }
+
+    #[test]
+    fn of_those_that_are_equal_as_many_are_remembered_as_there_is_room_for() {
+        let mut counts = Counts::new(100, 64);
+        for extent in 0..100 {
+            counts.touch(ExtentId(extent), READ);
+        }
+        assert_eq!(counts.hottest(30).len(), 30);
+        assert_eq!(counts.hottest(0).len(), 0);
     }
 
     #[test]

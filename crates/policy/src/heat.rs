@@ -13,7 +13,7 @@ use crate::around::Around;
 use crate::budget::Budget;
 use crate::coldest::Coldest;
 use crate::costs::{Costs, Measured};
-use crate::counts::{Counts, Weight};
+use crate::counts::{Counts, HeatLevel, Weight};
 use crate::decisions::Decisions;
 use crate::interface::{ExtentId, FastDrive, NotAround, Occasion, Policy, Refusal, Touch};
 use crate::stays::Stays;
@@ -28,6 +28,9 @@ const LIGHT: f64 = 0.1;
 const LANDING: f64 = 0.7;
 /// The count from which an extent has proved itself.
 const ENTER_COUNT: f64 = 1.5;
+/// The count that is enough for what is in RAM while the drives rest: one read, lately. To write it to the
+/// fast drive costs nobody time then, and whoever starts a machine reads most of it once.
+const ENTER_AT_REST_COUNT: f64 = 0.5;
 /// How much hotter than what leaves.
 const HYSTERESIS: f64 = 2.0;
 /// While this share of the slots is free, everything may come.
@@ -87,6 +90,17 @@ impl Heat {
         self.counts.touch(extent, Weight::of(2.0 * READ));
     }
 
+    /// The extents that were touched most lately, at most so many, in the order of their numbers: what is
+    /// worth keeping when the session ends.
+    pub fn hottest(&self, most: usize) -> Vec<(ExtentId, HeatLevel)> {
+        self.counts.hottest(most)
+    }
+
+    /// The extent had that count when an earlier session ended. One that does not exist is passed over.
+    pub fn recall(&mut self, extent: ExtentId, level: HeatLevel) {
+        self.counts.recall(extent, level);
+    }
+
     /// Whether `candidate` should take the place of `resident`.
     pub fn should_displace(&self, candidate: ExtentId, resident: ExtentId) -> bool {
         self.count(candidate) >= HYSTERESIS * self.count(resident)
@@ -128,20 +142,28 @@ impl Heat {
         // All of it passes through memory anyway: keeping it costs no time of the slow drive.
         let is_at_hand = match occasion {
             Occasion::LeavesStage { .. } | Occasion::Missed { is_stream: true } => true,
-            Occasion::Missed { is_stream: false } | Occasion::Destaged | Occasion::Rest => false,
+            Occasion::Missed { is_stream: false }
+            | Occasion::Destaged
+            | Occasion::Rest
+            | Occasion::StagedAtRest => false,
         };
+        let at_rest = matches!(occasion, Occasion::Rest | Occasion::StagedAtRest);
         let count = self.count(extent);
+        // Of that so much moves as clients have left over.
+        let read_once = occasion == Occasion::StagedAtRest
+            && (ENTER_AT_REST_COUNT..ENTER_COUNT).contains(&count)
+            && self.budget.has_spare(self.extent_bytes);
         if !(is_at_hand && plenty) {
             if let Occasion::Missed { is_stream: true } = occasion {
                 return Err(Refusal::Stream);
             }
-            if count < ENTER_COUNT {
+            if count < ENTER_COUNT && !read_once {
                 return Err(Refusal::NoEvidence);
             }
         }
         // Filling what is empty is done once. Bounding it would leave holes in streams, and each
         // hole costs the disk a positioning. At rest nobody is in the way.
-        if !plenty && occasion != Occasion::Rest && !self.budget.covers(self.extent_bytes) {
+        if !plenty && !at_rest && !self.budget.covers(self.extent_bytes) {
             return Err(Refusal::Budget);
         }
         let leaving = if fast.free() == 0 {
@@ -153,7 +175,9 @@ impl Heat {
         } else {
             None
         };
-        if occasion != Occasion::Rest {
+        if read_once {
+            self.budget.spend_spare(self.extent_bytes);
+        } else if !at_rest {
             self.budget.spend(self.extent_bytes);
         }
         Ok(leaving)

@@ -47,6 +47,8 @@ pub enum Occasion {
     Destaged,
     /// It deserved a slot before, when there was no budget for it, and the drives rest now.
     Rest,
+    /// All of it is in RAM, and the drives rest now.
+    StagedAtRest,
 }
 
 /// Why it may not.

@@ -20,6 +20,7 @@ mod verdicts;
 mod wear;
 
 pub use costs::{Costs, Measured};
+pub use counts::HeatLevel;
 pub use decisions::Decisions;
 pub use ghosts::{GHOST_QUARTERS, Ghosts};
 pub use heat::Heat;

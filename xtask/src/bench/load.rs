@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use super::server::Server;
-use super::steps::{Client, SPAN_BYTES, Step};
+use super::steps::{Client, Mix, SPAN_BYTES, Step};
 use crate::shell;
 
 /// Where the programs are, and for how long they run.
@@ -53,16 +53,21 @@ impl Clients {
     }
 
     fn run_fio(&self, server: &Server, step: Step) -> Result<Outcome> {
-        let pattern = match (step.random, step.write) {
-            (true, true) => "randwrite",
-            (true, false) => "randread",
-            (false, true) => "write",
-            (false, false) => "read",
+        let pattern = match (step.random, step.mix) {
+            (true, Mix::Write) => "randwrite",
+            (true, Mix::Read) => "randread",
+            (true, Mix::SevenToThree) => "randrw",
+            (false, Mix::Write) => "write",
+            (false, Mix::Read) => "read",
+            (false, Mix::SevenToThree) => "rw",
         };
         let mut more = vec![
             format!("--rw={pattern}"),
             format!("--bs={}", step.block_bytes),
             format!("--iodepth={}", step.depth),
+            format!("--numjobs={}", step.jobs),
+            "--group_reporting".to_owned(),
+            "--rwmixread=70".to_owned(),
             "--time_based".to_owned(),
             format!("--runtime={:.0}ms", self.seconds * 1e3),
             // The same places for every server, and no map of those that were visited.
@@ -73,8 +78,15 @@ impl Clients {
             more.push("--fsync=1".to_owned());
         }
         let report = fio(server, &more)?;
-        let side = &report["jobs"][0][if step.write { "write" } else { "read" }];
-        let number = |name: &str| side[name].as_f64().with_context(|| format!("fio: no {name}"));
+        let sides: &[&str] = match step.mix {
+            Mix::Read => &["read"],
+            Mix::Write => &["write"],
+            Mix::SevenToThree => &["read", "write"],
+        };
+        let number = |name: &str| {
+            let each = sides.iter().map(|side| report["jobs"][0][side][name].as_f64());
+            each.sum::<Option<f64>>().with_context(|| format!("fio: no {name}"))
+        };
         let outcome = Outcome { per_second: number("iops")?, requests: number("total_ios")? };
         if outcome.requests == 0.0 {
             bail!("fio did nothing");
@@ -85,7 +97,7 @@ impl Clients {
     fn run_lean(&self, server: &Server, step: Step) -> Result<Outcome> {
         let seconds = self.seconds.ceil();
         let mut command = Command::new(self.release.join("examples/nbd_load"));
-        command.arg(&server.socket).arg(if step.write { "write" } else { "read" });
+        command.arg(&server.socket).arg(if step.mix.writes() { "write" } else { "read" });
         command.args([step.depth.to_string(), format!("{seconds:.0}")]);
         command.args([step.block_bytes.to_string(), SPAN_BYTES.to_string()]);
         let text = output(&mut command)?;

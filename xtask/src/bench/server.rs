@@ -40,17 +40,20 @@ pub enum Kind {
     BimetalBehind,
     NbdkitNoCache,
     QemuNoCache,
+    /// Without the page cache, too.
+    QemuStorage,
     Nbdkit,
     Qemu,
 }
 
 impl Kind {
     /// All of them: ours, then those that are asked to keep out of the page cache, then those that use it.
-    pub const ALL: [Kind; 6] = [
+    pub const ALL: [Kind; 7] = [
         Kind::Bimetal,
         Kind::BimetalBehind,
         Kind::NbdkitNoCache,
         Kind::QemuNoCache,
+        Kind::QemuStorage,
         Kind::Nbdkit,
         Kind::Qemu,
     ];
@@ -62,6 +65,7 @@ impl Kind {
             Kind::BimetalBehind => "bimetal, behind",
             Kind::NbdkitNoCache => "nbdkit cache=none",
             Kind::QemuNoCache => "qemu-nbd cache=none",
+            Kind::QemuStorage => "qemu-storage-daemon",
             Kind::Nbdkit => "nbdkit",
             Kind::Qemu => "qemu-nbd",
         }
@@ -104,6 +108,7 @@ impl Server {
             Kind::Nbdkit => nbdkit(&backing, &socket, &[]),
             Kind::NbdkitNoCache => nbdkit(&backing, &socket, &["cache=none"]),
             Kind::Qemu => qemu(&backing, &socket, &[]),
+            Kind::QemuStorage => qemu_storage(&backing, &socket),
             Kind::QemuNoCache => qemu(&backing, &socket, &["--cache=none", "--aio=io_uring"]),
         };
         let output = File::create(&log)?;
@@ -213,6 +218,18 @@ fn bimetal(
     command.args(["serve", name, "--exit-with-parent", "--nbd"]);
     command.arg(format!("unix:{}", socket.display()));
     Ok(command)
+}
+
+fn qemu_storage(backing: &Path, socket: &Path) -> Command {
+    let node = format!(
+        "driver=file,node-name=it,aio=io_uring,cache.direct=on,filename={}",
+        backing.display()
+    );
+    let server = format!("addr.type=unix,addr.path={},max-connections=0", socket.display());
+    let mut command = Command::new("qemu-storage-daemon");
+    command.args(["--blockdev", &node, "--nbd-server", &server]);
+    command.args(["--export", "type=nbd,id=it,node-name=it,name=,writable=on"]);
+    command
 }
 
 fn succeed(command: &mut Command) -> Result<()> {

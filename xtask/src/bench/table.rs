@@ -62,7 +62,7 @@ impl Row {
     }
 
     fn uses_memory(&self, kind: Kind) -> bool {
-        match self.step.write {
+        match self.step.mix.writes() {
             true => kind.keeps_writes(),
             false => self.median(kind, |sample| sample.from_drive) < FROM_DRIVE_MIN,
         }
@@ -106,6 +106,7 @@ impl Row {
             "row": self.step.name,
             "block_bytes": self.step.block_bytes,
             "depth": self.step.depth,
+            "jobs": self.step.jobs,
             "servers": servers,
             "ratio_without_page_cache": json_of(self.ratio(Kind::Bimetal, Against::Drive)),
             "ratio_with_page_cache": json_of(self.ratio(Kind::BimetalBehind, Against::Memory)),
@@ -230,7 +231,7 @@ mod tests {
     use crate::bench::steps::STEPS;
 
     /// A row in which each server has these rates in its repetitions, and so much from its drive.
-    fn row(servers: [([f64; 3], f64); 6]) -> Row {
+    fn row(servers: [([f64; 3], f64); 7]) -> Row {
         let samples = |(rates, from_drive): ([f64; 3], f64)| {
             rates.map(|per_second| Sample { per_second, cpu_us: 1.0, from_drive }).to_vec()
         };
@@ -244,6 +245,7 @@ mod tests {
             ([800.0, 800.0, 800.0], 1.0),
             ([50.0, 1000.0, 100.0], 1.0),
             ([90.0, 90.0, 90.0], 1.0),
+            ([80.0, 80.0, 80.0], 1.0),
             ([400.0, 400.0, 400.0], 0.1),
             ([1.0, 1.0, 1.0], 0.0),
         ]);
@@ -256,7 +258,7 @@ mod tests {
 
     #[test]
     fn who_reads_from_memory_is_seen_and_not_believed() {
-        let mut servers = [([100.0; 3], 1.0); 6];
+        let mut servers = [([100.0; 3], 1.0); 7];
         servers[position(Kind::NbdkitNoCache)] = ([900.0; 3], 0.01);
         let row = row(servers);
         assert_ne!(row.ratio(Kind::Bimetal, Against::Drive).unwrap().against, Kind::NbdkitNoCache);

@@ -4,6 +4,7 @@
 //! or `None`, never panic, and check identity, then version, then CRC, then fields.
 
 pub mod doubt_page;
+pub mod heat_page;
 pub mod map_page;
 pub mod record;
 pub mod superblock;

@@ -90,6 +90,9 @@ impl Server {
                 }
                 door.unmount(Unmount::Detach).await.unwrap();
             });
+            // A child that another test has just forked may still have the file open: closing it is a request,
+            // which must end, and the executor that would answer it does not run any more.
+            io.drop_tasks();
         });
         match start.recv().unwrap() {
             Ok((file, recovered)) => Ok(Server {
