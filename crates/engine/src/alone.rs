@@ -51,7 +51,7 @@ impl State {
             self.map.mark_moving(extent, false);
             if self.map.get(extent).is_clean() {
                 let own = self.geometry.own_slot(extent);
-                self.map.load(extent, own, false);
+                self.map.load(extent, (own, None));
             }
         }
         self.bad_copies.clear();
@@ -89,7 +89,7 @@ impl State {
         }
         let lsn = self.alone.as_ref().expect("alone").lsn;
         let own = self.geometry.own_slot(extent).filter(|_| mapped);
-        self.map.set(extent, own, false, lsn);
+        self.map.set(extent, (own, None), lsn);
         if !canary!(AloneUnmirrored) {
             self.unmirrored.insert(extent.0 / ENTRIES_PER_PAGE as u64, lsn);
         }

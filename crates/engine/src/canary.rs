@@ -354,6 +354,14 @@ mod cage {
         SessionStartForgotten,
         /// A new fast drive: the map goes on naming copies that only the lost one had.
         AttachKeepsCopies,
+        /// A slot that is kept below counts as given up when its extent goes up.
+        KeptSlotReused,
+        /// What is kept below is not given back, however short slots are.
+        KeptOverReserve,
+        /// Destage changes a clean copy and leaves it clean.
+        DirtyKeepsBelow,
+        /// Changes of clean copies get no mark of doubt.
+        KeptNotMarked,
         /// In deferred mode more bytes are ordered than the bound allows.
         BytesUnbound,
         /// In deferred mode requests end while more bytes are exposed than the bound allows.

@@ -36,8 +36,10 @@ pub struct CheckReport {
     /// What is damaged but has an intact copy. Opening the volume for writing repairs it, except
     /// copies of map pages on the slow drive alone: those are rewritten when their page changes.
     pub repairable: Vec<String>,
-    /// Extents with a home, on the fast and the slow drive.
+    /// Extents that the fast and the slow drive have; clean copies are on both.
     pub extents_mapped: [u64; 2],
+    /// Clean copies.
+    pub extents_clean: u64,
     /// Log records that would be replayed.
     pub log_records: u64,
     /// Bytes whose newest version is in the log.
@@ -75,6 +77,7 @@ pub async fn check(
         opens: true,
         repairable: Vec::new(),
         extents_mapped: [0; 2],
+        extents_clean: 0,
         log_records: 0,
         log_dirty_bytes: 0,
         map_pages: geometry.map_pages(),
@@ -246,5 +249,6 @@ fn check_state(state: &mut State, report: &mut CheckReport) {
         let slots = &state.slots[tier.index()];
         report.extents_mapped[tier.index()] = slots.slots() - slots.free();
     }
+    report.extents_clean = state.map.clean();
     report.errors.extend(verify(state));
 }

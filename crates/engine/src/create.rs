@@ -72,6 +72,7 @@ pub async fn create(
         alone: false,
         tuning: options.tuning,
         wishes: Wishes::default(),
+        two_places: options.tuning.inclusion,
         read_only_compatible: DOUBT_PAGE,
     };
     let devices = [fast, slow];

@@ -19,7 +19,6 @@ use crate::canary::canary;
 use crate::checksum::crc32c;
 use crate::error::Error;
 use crate::flush::{durable_point, flush_all};
-use crate::format::map_page::encode_entry;
 use crate::format::record::Entry;
 use crate::log::Logged;
 use crate::marks::{self, Mark};
@@ -191,10 +190,10 @@ fn choose(
         }
         // A copy with a bad sector is given up for the slow drive's own; in write-around every one.
         Some(_) if gives_up_copy(state, extent) => {
-            state.geometry.own_slot(extent).map(Target::InPlace)
+            state.map.get(extent).original().map(Target::InPlace)
         }
         Some(copy) if state.homeward && state.map.get(extent).is_clean() => {
-            state.geometry.own_slot(extent).map(|own| Target::Both { copy, own })
+            state.map.get(extent).original().map(|own| Target::Both { copy, own })
         }
         Some(home) => Some(Target::InPlace(home)),
     }
@@ -468,20 +467,22 @@ fn settle(shared: &Shared, jobs: &[Job], done: &[bool], before: Lsn) {
             release(state, job);
             continue;
         }
-        let (home, clean) = match job.target {
-            Target::InPlace(_) if mapping.is_clean() && canary!(CopyLeftBehind) => {
-                (job.planned, true)
+        let residence = match job.target {
+            Target::InPlace(_)
+                if mapping.is_clean() && (canary!(CopyLeftBehind) || canary!(DirtyKeepsBelow)) =>
+            {
+                mapping.residence()
             }
-            Target::InPlace(home) | Target::Whole { home, .. } => (Some(home), false),
-            Target::Both { copy, .. } => (Some(copy), true),
-            Target::Hole => (None, false),
+            Target::InPlace(home) | Target::Whole { home, .. } => (Some(home), None),
+            Target::Both { copy, own } => (Some(copy), Some(own)),
+            Target::Hole => (None, None),
         };
         let extent = job.extent;
         let before = if canary!(DestagedUntilEnd) { state.log.end() } else { before };
-        let entry = Entry::Destaged { extent, entry: encode_entry(home, clean), before };
+        let entry = Entry::Destaged { extent, entry: state.map.form().encode(residence), before };
         let lsn = state.log.append_entry(shared.io.pool(), &entry);
-        if home != job.planned || mapping.is_clean() != clean {
-            state.replace_home(extent, home, clean, lsn);
+        if residence != mapping.residence() {
+            state.replace_home(extent, residence, lsn);
         }
         state.map.mark_moving(extent, false);
         let mut left = false;

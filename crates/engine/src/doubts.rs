@@ -251,22 +251,23 @@ pub(crate) async fn write(slow: &Drive, copies: [Buf; 2]) -> Result<(), Error> {
 mod tests {
     use super::*;
     use crate::address::{Home, Lsn, SlotId, Tier};
+    use crate::format::map_page::EntryForm;
     use crate::format::superblock::tests::example;
 
     fn doubts_and_map() -> (Doubts, Map) {
         let geometry = example().geometry;
-        (Doubts::new(&geometry), Map::new(geometry.extents()))
+        (Doubts::new(&geometry), Map::new(geometry.extents(), EntryForm::OnePlace))
     }
 
     #[test]
     fn a_region_is_vouched_for_when_the_slow_drive_has_it_all() {
         let (mut doubts, mut map) = doubts_and_map();
         let slow = |slot| Some(Home { tier: Tier::Slow, slot: SlotId(slot) });
-        map.load(ExtentId(5), slow(1), false);
-        map.load(ExtentId(6), slow(2), false);
+        map.load(ExtentId(5), (slow(1), None));
+        map.load(ExtentId(6), (slow(2), None));
         map.mark_in_log(ExtentId(6), true);
-        map.load(ExtentId(1200), slow(3), false);
-        map.set(ExtentId(1201), slow(4), false, Lsn(3));
+        map.load(ExtentId(1200), (slow(3), None));
+        map.set(ExtentId(1201), (slow(4), None), Lsn(3));
         while !doubts.vouch(&map, Vouch::Settled) {}
         assert_eq!(doubts.take_unwritten(), None, "fewer marks are in no hurry");
         doubts.publish();
@@ -288,7 +289,7 @@ mod tests {
     #[test]
     fn what_changed_since_the_last_look_is_spared_once() {
         let (mut doubts, mut map) = doubts_and_map();
-        map.load(ExtentId(5), Some(Home { tier: Tier::Slow, slot: SlotId(1) }), false);
+        map.load(ExtentId(5), (Some(Home { tier: Tier::Slow, slot: SlotId(1) }), None));
         doubts.touch(ExtentId(5));
         while !doubts.vouch(&map, Vouch::Untouched) {}
         doubts.publish();

@@ -22,6 +22,7 @@ use crate::flush::{flush_all, flush_for_client};
 use crate::flush_mode::FlushMode;
 use crate::format::superblock::{DOUBT_PAGE, State as Left, Superblock};
 use crate::geometry::Class;
+use crate::inclusion::Inclusion;
 use crate::lasting_heat::LastingHeat;
 use crate::log::waits::WrittenWaits;
 use crate::log::writer;
@@ -171,6 +172,7 @@ impl Engine {
             state.placer.limit_wear(tuning.wear_bytes_per_day.unwrap_or(0), written, now_ns);
             state.quiet = Quiet::new(tuning.quiet, now_ns);
             state.cleaning = Cleaning::opened(now_ns);
+            state.inclusion = Inclusion::new(tuning.inclusion);
             state.lasting_heat = LastingHeat::opened(now_ns);
             lasting_heat::recall(io, &fast, pair[0].volume_tag(), &mut state).await;
             state.wishes = pair[0].wishes.clone();
@@ -519,6 +521,7 @@ impl Engine {
                 wakes: state.quiet.wakes(),
             },
             extents_mapped: state.map.mapped(),
+            extents_clean: state.map.clean(),
             memory_bytes: state.memory_bytes(),
             recovery: state.recovery,
         }

@@ -12,7 +12,7 @@ use io::units::{GIB, KIB, MIB, TIB, human_bytes};
 
 use crate::address::{BLOCK_BYTES, ExtentId, Home, SlotId, Tier};
 use crate::error::Error;
-use crate::format::map_page::{ENTRIES_PER_PAGE, PAGE_BYTES};
+use crate::format::map_page::{ENTRIES_PER_PAGE, PAGE_BYTES, TWO_PLACES_SLOTS_MAX};
 
 /// What losing a drive means, and what the capacities do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -139,9 +139,36 @@ impl Geometry {
         (self.class == Class::Cache).then_some(Home { tier: Tier::Slow, slot })
     }
 
+    /// Whether a map entry can name a slot of each drive: 4 TiB of fast slots and 2 PiB of slow ones,
+    /// at 128 KiB.
+    pub fn fits_two_places(&self) -> bool {
+        self.layouts.iter().zip(TWO_PLACES_SLOTS_MAX).all(|(layout, most)| layout.slots <= most)
+    }
+
     /// Byte offset of a slot on its drive.
     pub fn position(&self, home: Home) -> u64 {
         self.layouts[home.tier.index()].slots_at + home.slot.0 * self.extent_bytes
+    }
+
+    /// Why the volume cannot keep below what went up, if it cannot.
+    pub fn inclusion_problem(&self) -> Option<String> {
+        if self.class == Class::Cache {
+            return Some(
+                "inclusion is of class span: in class cache everything has its place on the slow \
+                 drive"
+                    .into(),
+            );
+        }
+        let most = TWO_PLACES_SLOTS_MAX.map(|slots| human_bytes(slots * self.extent_bytes));
+        (!self.fits_two_places()).then(|| {
+            format!(
+                "inclusion is possible with up to {} on the fast drive and {} on the slow one, with \
+                 extents of {}; larger extents allow more",
+                most[0],
+                most[1],
+                human_bytes(self.extent_bytes)
+            )
+        })
     }
 
     /// Byte offset of one copy (0 or 1) of a map page, on the given drive.
@@ -315,6 +342,11 @@ pub fn plan(
     }
     let geometry = Geometry { class: options.class, extent_bytes: extent, volume_bytes, layouts };
     if let Some(problem) = geometry.problem() {
+        return refuse(problem);
+    }
+    if options.tuning.inclusion
+        && let Some(problem) = geometry.inclusion_problem()
+    {
         return refuse(problem);
     }
     Ok(geometry)

@@ -14,6 +14,7 @@ use crate::destage::{Progress, destage};
 use crate::doubts::Vouch;
 use crate::error::{Error, Poison};
 use crate::flush::durable_point;
+use crate::inclusion;
 use crate::lasting_heat;
 use crate::marks::{self, Mark};
 use crate::mover::{Effort, move_some};
@@ -49,6 +50,8 @@ enum Work {
     /// The slow drive is made to vouch for what it has.
     Vouch,
     Move(Effort),
+    /// Originals that are kept below are given back.
+    GiveBack,
     /// What is hot is written down.
     Remember,
     /// Nothing before this time, or a full log.
@@ -101,6 +104,10 @@ pub(crate) async fn run(shared: Rc<Shared>) {
             Work::Checkpoint => drain(&shared, checkpoint(&shared)).await,
             Work::DurablePoint => durable_point(&shared).await,
             Work::Vouch => vouch(&shared, Vouch::Settled).await,
+            Work::GiveBack => {
+                inclusion::give_back(&shared).await;
+                Ok(())
+            }
             Work::Remember => {
                 lasting_heat::save(&shared).await;
                 Ok(())
@@ -206,6 +213,10 @@ fn choose(state: &mut State, now_ns: u64, slow_is_idle: bool) -> Work {
         return Work::Stop;
     }
     state.reclaim();
+    if inclusion::is_pressed(state) {
+        // Before the log is emptied: that may wait for slots.
+        return Work::GiveBack;
+    }
     let oldest_live = state.log.oldest_live();
     // What is lost stays in the log for good.
     let destageable = state.log.live_blocks() > state.log.lost_blocks();
@@ -222,6 +233,9 @@ fn choose(state: &mut State, now_ns: u64, slow_is_idle: bool) -> Work {
         return Work::Checkpoint;
     }
     let slots_wait = state.slots_low() || state.quarantine.len() > YOUNG_MAX;
+    if inclusion::waits_for_record(state) {
+        return Work::DurablePoint;
+    }
     if state.young.len() > YOUNG_MAX || (slots_wait && state.quarantine_waits_for_record()) {
         return Work::DurablePoint;
     }
@@ -231,12 +245,14 @@ fn choose(state: &mut State, now_ns: u64, slow_is_idle: bool) -> Work {
         && !state.quiet.is_wanted()
         && vouch_ns(state, now_ns).is_some_and(|due| now_ns >= due);
     let moves_due = has_moves(state) || later_moves_ns(state).is_some_and(|due| now_ns >= due);
+    let leaving = inclusion::is_leaving(state);
     let remember_due = remember_ns(state).is_some_and(|due| now_ns >= due);
     let has_work = destageable
         || vouch_due
         || reclaimable >= worth
         || state.waits_for_record()
         || moves_due
+        || leaving
         || remember_due;
     if !has_work {
         return Work::Doze(alarm_ns(state, now_ns));
@@ -270,6 +286,9 @@ fn choose(state: &mut State, now_ns: u64, slow_is_idle: bool) -> Work {
     }
     if state.waits_for_record() {
         return Work::DurablePoint;
+    }
+    if leaving {
+        return Work::GiveBack;
     }
     if vouch_due {
         return Work::Vouch;
@@ -339,13 +358,17 @@ pub(crate) fn wake_if_needed(shared: &Shared) {
         Rest::Awake => false,
         Rest::UntilIdle => {
             let enters = state.stage.entering() > 0 && state.slots[0].free() > state.slots_kept();
-            enters || state.log_fill() >= FILL_BUSY || state.young.len() > YOUNG_MAX
+            enters
+                || state.log_fill() >= FILL_BUSY
+                || state.young.len() > YOUNG_MAX
+                || inclusion::is_pressed(&state)
         }
         // What waits for the slow drive to be awake is looked at when it is.
         Rest::UntilWoken if state.quiet.waits(shared.io.now_ns()) => {
             state.log_fill() >= FILL_BUSY
                 || state.waits_for_record()
                 || state.young.len() > YOUNG_MAX
+                || inclusion::is_pressed(&state)
         }
         Rest::UntilWoken => {
             state.log.live_blocks() > state.log.lost_blocks()
@@ -353,6 +376,8 @@ pub(crate) fn wake_if_needed(shared: &Shared) {
                 || has_moves(&state)
                 || waits_for_alarm(&state)
                 || state.young.len() > YOUNG_MAX
+                || inclusion::is_pressed(&state)
+                || inclusion::is_leaving(&state)
         }
     };
     drop(state);

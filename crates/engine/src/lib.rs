@@ -33,6 +33,7 @@ pub mod format;
 mod geometry;
 mod guards;
 mod homing;
+mod inclusion;
 mod janitor;
 mod kept;
 mod lasting_heat;

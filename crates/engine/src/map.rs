@@ -8,7 +8,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use crate::address::{ExtentId, Home, Lsn, Tier};
-use crate::format::map_page::{CLEAN, ENTRIES_PER_PAGE, decode_home, encode_entry};
+use crate::format::map_page::{CLEAN, ENTRIES_PER_PAGE, EntryForm, Residence};
 
 /// Some of the extent's blocks are in the log (or were: cleared when none is left).
 const IN_LOG: u64 = 1 << 59;
@@ -20,16 +20,31 @@ const _: () = assert!(MARKS & CLEAN == 0);
 
 /// What the map says of an extent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Mapping(u64);
+pub(crate) struct Mapping {
+    raw: u64,
+    extent: ExtentId,
+    form: EntryForm,
+}
 
 impl Mapping {
-    pub fn home(self) -> Option<Home> {
-        decode_home(self.0 & !MARKS & !CLEAN).expect("the map holds valid entries only")
+    /// Where the extent is.
+    pub fn residence(self) -> Residence {
+        let raw = self.raw & !MARKS;
+        self.form.decode(raw, self.extent).expect("the map holds valid entries only")
     }
 
-    /// The extent lives on the fast drive, and its own slot of the slow drive has the same.
+    pub fn home(self) -> Option<Home> {
+        self.residence().0
+    }
+
+    /// The slot of the slow drive that holds the same as the extent's home, which is a copy of it.
+    pub fn original(self) -> Option<Home> {
+        self.residence().1
+    }
+
+    /// The extent lives on the fast drive, and a slot of the slow drive has the same.
     pub fn is_clean(self) -> bool {
-        self.0 & CLEAN != 0
+        self.raw & CLEAN != 0
     }
 
     /// What the slow drive has of the extent, if anything, is not current.
@@ -43,21 +58,22 @@ impl Mapping {
     }
 
     pub fn in_log(self) -> bool {
-        self.0 & IN_LOG != 0
+        self.raw & IN_LOG != 0
     }
 
     pub fn moving(self) -> bool {
-        self.0 & MOVING != 0
+        self.raw & MOVING != 0
     }
 
     /// A hole with nothing in the log: reads as zeros.
     pub fn is_empty(self) -> bool {
-        self.0 == 0
+        self.raw == 0
     }
 }
 
 pub(crate) struct Map {
     entries: Vec<u64>,
+    form: EntryForm,
     /// Dirty pages with their first unwritten change, oldest first.
     dirty: VecDeque<(Lsn, u64)>,
     /// Which pages are in `dirty`, a bit each.
@@ -68,20 +84,37 @@ pub(crate) struct Map {
     newer_copy: Vec<u64>,
     mapped: u64,
     on_fast_alone: u64,
+    clean: u64,
 }
 
 impl Map {
-    pub fn new(extents: u64) -> Map {
+    pub fn new(extents: u64, form: EntryForm) -> Map {
         let pages = extents.div_ceil(ENTRIES_PER_PAGE as u64);
         Map {
             entries: vec![0; extents as usize],
+            form,
             dirty: VecDeque::new(),
             dirty_bits: vec![0; pages.div_ceil(64) as usize],
             writing: BTreeSet::new(),
             newer_copy: vec![0; pages.div_ceil(64) as usize],
             mapped: 0,
             on_fast_alone: 0,
+            clean: 0,
         }
+    }
+
+    /// What its entries may say.
+    pub fn form(&self) -> EntryForm {
+        self.form
+    }
+
+    /// From now on entries may name two places. Those that it has mean what they meant.
+    pub fn allow_two_places(&mut self) {
+        assert!(
+            self.form != EntryForm::OwnSlot,
+            "in class cache originals have slots of their own"
+        );
+        self.form = EntryForm::TwoPlaces;
     }
 
     pub fn extents(&self) -> u64 {
@@ -98,26 +131,34 @@ impl Map {
         self.on_fast_alone
     }
 
+    /// Extents of the fast drive of which the slow drive has the same.
+    pub fn clean(&self) -> u64 {
+        self.clean
+    }
+
     pub fn get(&self, extent: ExtentId) -> Mapping {
-        Mapping(self.entries[extent.0 as usize])
+        Mapping { raw: self.entries[extent.0 as usize], extent, form: self.form }
     }
 
     /// Gives an extent a new home, or none. The in-log mark stays, the moving mark goes.
-    pub fn set(&mut self, extent: ExtentId, home: Option<Home>, clean: bool, lsn: Lsn) {
-        self.load(extent, home, clean);
+    pub fn set(&mut self, extent: ExtentId, residence: Residence, lsn: Lsn) {
+        self.load(extent, residence);
         self.mark_dirty(extent.0 / ENTRIES_PER_PAGE as u64, lsn);
     }
 
     /// As [`Map::set`], for changes that are on the drives already.
-    pub fn load(&mut self, extent: ExtentId, home: Option<Home>, clean: bool) {
-        let was_on_fast_alone = self.get(extent).is_on_fast_alone();
-        let entry = &mut self.entries[extent.0 as usize];
-        let had_home = *entry & !MARKS != 0;
-        *entry = encode_entry(home, clean) | *entry & IN_LOG;
-        self.mapped = self.mapped + u64::from(home.is_some()) - u64::from(had_home);
-        let is_on_fast_alone = self.get(extent).is_on_fast_alone();
-        self.on_fast_alone =
-            self.on_fast_alone + u64::from(is_on_fast_alone) - u64::from(was_on_fast_alone);
+    pub fn load(&mut self, extent: ExtentId, residence: Residence) {
+        let before = self.get(extent);
+        let entry = self.form.encode(residence);
+        self.entries[extent.0 as usize] = entry | before.raw & IN_LOG;
+        let after = self.get(extent);
+        let is_mapped = |mapping: Mapping| mapping.raw & !MARKS != 0;
+        let count = |sum: &mut u64, is: &dyn Fn(Mapping) -> bool| {
+            *sum = *sum + u64::from(is(after)) - u64::from(is(before));
+        };
+        count(&mut self.mapped, &is_mapped);
+        count(&mut self.on_fast_alone, &Mapping::is_on_fast_alone);
+        count(&mut self.clean, &Mapping::is_clean);
     }
 
     pub fn mark_in_log(&mut self, extent: ExtentId, in_log: bool) {
@@ -212,31 +253,52 @@ mod tests {
 
     #[test]
     fn marks_never_reach_a_page_and_a_change_ends_a_move() {
-        let mut map = Map::new(1000);
+        let mut map = Map::new(1000, EntryForm::OnePlace);
         let extent = ExtentId(505);
         let home = Some(Home { tier: Tier::Slow, slot: SlotId(3) });
         map.mark_in_log(extent, true);
         map.mark_moving(extent, true);
-        map.set(extent, home, false, Lsn(9));
+        map.set(extent, (home, None), Lsn(9));
         assert!(map.get(extent).in_log() && !map.get(extent).moving());
         assert_eq!(map.get(extent).home(), home);
         let mut page = Vec::new();
         map.page_entries(1, &mut page);
         assert_eq!(page.len(), 1000 - 504);
-        assert_eq!(page[1], encode_entry(home, false));
+        assert_eq!(page[1], EntryForm::OnePlace.encode((home, None)));
         assert_eq!(map.mapped(), 1);
     }
 
     #[test]
+    fn a_clean_copy_is_counted_as_long_as_its_original_is_named() {
+        let mut map = Map::new(1000, EntryForm::OnePlace);
+        let copy = Some(Home { tier: Tier::Fast, slot: SlotId(3) });
+        let original = Some(Home { tier: Tier::Slow, slot: SlotId(70) });
+        map.set(ExtentId(5), (original, None), Lsn(1));
+        map.allow_two_places();
+        map.set(ExtentId(5), (copy, original), Lsn(2));
+        assert_eq!(
+            (map.get(ExtentId(5)).home(), map.get(ExtentId(5)).original()),
+            (copy, original)
+        );
+        assert_eq!((map.mapped(), map.clean(), map.on_fast_alone()), (1, 1, 0));
+        map.mark_in_log(ExtentId(5), true);
+        assert_eq!(map.get(ExtentId(5)).residence(), (copy, original));
+        map.set(ExtentId(5), (copy, None), Lsn(3));
+        assert_eq!((map.mapped(), map.clean(), map.on_fast_alone()), (1, 0, 1));
+        map.set(ExtentId(5), (None, None), Lsn(4));
+        assert_eq!((map.mapped(), map.clean(), map.on_fast_alone()), (0, 0, 0));
+    }
+
+    #[test]
     fn a_page_is_dirty_from_its_first_change() {
-        let mut map = Map::new(2000);
-        map.set(ExtentId(0), None, false, Lsn(5));
-        map.set(ExtentId(1), None, false, Lsn(8));
-        map.set(ExtentId(600), None, false, Lsn(3));
+        let mut map = Map::new(2000, EntryForm::OnePlace);
+        map.set(ExtentId(0), (None, None), Lsn(5));
+        map.set(ExtentId(1), (None, None), Lsn(8));
+        map.set(ExtentId(600), (None, None), Lsn(3));
         assert_eq!(map.oldest_dirty(), Some(Lsn(3)));
         assert_eq!(map.take_dirty(1), [1]);
         assert_eq!(map.oldest_dirty(), Some(Lsn(5)));
-        map.set(ExtentId(601), None, false, Lsn(9));
+        map.set(ExtentId(601), (None, None), Lsn(9));
         assert_eq!(map.take_dirty(9), [0, 1]);
         assert_eq!((map.oldest_dirty(), map.is_dirty(1)), (None, false));
     }
@@ -244,7 +306,7 @@ mod tests {
     #[test]
     fn a_checkpoint_step_costs_the_same_however_many_pages_are_dirty() {
         let pages = 250_000;
-        let mut map = Map::new(pages * ENTRIES_PER_PAGE as u64);
+        let mut map = Map::new(pages * ENTRIES_PER_PAGE as u64, EntryForm::OnePlace);
         // Scattered over the volume, in order of LSNs, as random writes make them.
         for n in 0..pages {
             map.mark_dirty(n * 611_953 % pages, Lsn(n + 1));
@@ -261,7 +323,7 @@ mod tests {
 
     #[test]
     fn checkpoints_alternate_between_the_copies() {
-        let mut map = Map::new(100_000);
+        let mut map = Map::new(100_000, EntryForm::OnePlace);
         assert_eq!(map.older_copy(70), 1);
         map.set_newer_copy(70, 1);
         assert_eq!((map.older_copy(70), map.older_copy(69)), (0, 1));

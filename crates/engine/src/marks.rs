@@ -37,6 +37,10 @@ marks! {
     Cleaned,
     /// A clean copy was given up, without a copy of it being made.
     CopyGivenUp,
+    /// Class span: an extent went up, and its original was kept below.
+    KeptBelow,
+    /// Class span: an original was given back, because slots were short or it was not wanted.
+    OriginalGivenBack,
     /// The fast drive was gone, and the slow one went on alone.
     WentAlone,
     /// Write-through became write-back, or the other way round.

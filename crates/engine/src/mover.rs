@@ -17,8 +17,10 @@ use crate::canary::canary;
 use crate::cleaning;
 use crate::drive::Watched;
 use crate::error::Error;
-use crate::format::map_page::encode_entry;
+use crate::format::map_page::Residence;
 use crate::format::record::Entry;
+use crate::geometry::Class;
+use crate::inclusion;
 use crate::marks::{self, Mark};
 use crate::shared::{AccessPass, Looks, Shared};
 use crate::staging;
@@ -40,9 +42,9 @@ struct Move {
     /// The target is empty, and the data is copied there. Otherwise it has the data already: a
     /// clean copy is given up for the slow drive's own.
     copies: bool,
-    /// Class cache: what is on the slow drive stays there, or gets there, and the extent lives on
-    /// the fast drive.
-    clean: bool,
+    /// What is on the slow drive stays there, or gets there, and the extent lives on the fast drive
+    /// as a clean copy of it.
+    original: Option<Home>,
     /// What the extent has at its home, if the stage had it.
     image: Option<Box<[u8]>>,
     /// Somebody wished for it (`wishes.rs`).
@@ -57,13 +59,13 @@ impl Move {
 
     /// It writes the home of an extent that stays on the fast drive.
     fn cleans(&self) -> bool {
-        self.clean && self.target.tier == Tier::Slow
+        self.original.is_some() && self.target.tier == Tier::Slow
     }
 
-    /// Where the extent lives afterwards.
-    fn home(&self) -> Home {
-        let home = if self.source.tier == Tier::Fast { self.source } else { self.target };
-        if self.clean { home } else { self.target }
+    /// Where the extent is afterwards.
+    fn residence(&self) -> Residence {
+        let home = if self.cleans() { self.source } else { self.target };
+        (Some(home), self.original)
     }
 }
 
@@ -300,20 +302,22 @@ fn push_move(state: &mut State, moves: &mut Vec<Move>, extent: ExtentId, to: Tie
     if mapping.moving() || state.guards.home_written(extent) || source.tier == to {
         return false;
     }
-    let own = state.geometry.own_slot(extent);
-    let (target, copies) = match own {
-        Some(own) if mapping.is_clean() || canary!(DirtyCopyGivenUp) && to == Tier::Slow => {
-            (own, false)
-        }
-        _ => {
+    let mut below = mapping.original();
+    if canary!(DirtyCopyGivenUp) && to == Tier::Slow {
+        below = below.or(state.geometry.own_slot(extent));
+    }
+    let (target, copies) = match below {
+        Some(original) => (original, false),
+        None => {
             let Some(target) = state.take_slot(to, extent) else { return false };
             (target, true)
         }
     };
     state.map.mark_moving(extent, true);
-    // What is copied up leaves its original behind, which is why giving it up again costs nothing.
-    let clean = own.is_some() && to == Tier::Fast;
-    moves.push(Move { extent, source, target, copies, clean, image: None, wished: false });
+    // What is copied up may leave its original behind; then giving it up again costs nothing.
+    let keeps = to == Tier::Fast && inclusion::keeps_original(state);
+    let original = keeps.then_some(source);
+    moves.push(Move { extent, source, target, copies, original, image: None, wished: false });
     true
 }
 
@@ -378,7 +382,8 @@ async fn copy(shared: &Rc<Shared>, moves: &mut [Move]) -> Result<(), Error> {
             && !forgotten;
         // A copy and what it was made of are the same only when both are durable: what was copied
         // may have been written a moment ago.
-        let read = moves.iter().any(|one| one.clean && one.source.tier == tier)
+        let read = moves.iter().any(|one| one.original.is_some() && one.source.tier == tier)
+            && shared.state.borrow().may_be_unflushed(tier)
             && !canary!(OriginalNotFlushed);
         if written || read {
             shared.flush_drive(tier).await?;
@@ -423,8 +428,8 @@ fn push_cleaning(state: &mut State, moves: &mut Vec<Move>, extent: ExtentId) -> 
     let Some(source) = mapping.home() else { return false };
     let Some(target) = state.take_slot(Tier::Slow, extent) else { return false };
     state.map.mark_moving(extent, true);
-    let image = None;
-    moves.push(Move { extent, source, target, copies: true, clean: true, image, wished: false });
+    let (image, original) = (None, Some(target));
+    moves.push(Move { extent, source, target, copies: true, original, image, wished: false });
     true
 }
 
@@ -436,22 +441,29 @@ fn settle(shared: &Shared, state: &mut State, one: &Move) {
         drop_copy(state, one);
         return;
     }
-    let home = Some(one.home());
-    let entry = Entry::Relocate { extent: one.extent, entry: encode_entry(home, one.clean) };
-    let lsn = state.log.append_entry(shared.io.pool(), &entry);
-    state.replace_home(one.extent, home, one.clean, lsn);
+    let residence = one.residence();
+    let entry = state.map.form().encode(residence);
+    let lsn =
+        state.log.append_entry(shared.io.pool(), &Entry::Relocate { extent: one.extent, entry });
+    state.replace_home(one.extent, residence, lsn);
     state.bad_copies.remove(&one.extent);
     if mapping.in_log() {
         marks::hit(Mark::MoveOvertaken);
     }
     let bytes = state.geometry.extent_bytes;
     match one.target.tier {
-        Tier::Slow if one.clean => {
+        Tier::Slow if one.cleans() => {
             marks::hit(Mark::Cleaned);
             state.counters.moves.cleaned_bytes += bytes;
         }
         Tier::Fast => {
             marks::hit(Mark::Promoted);
+            if one.original.is_some() && state.geometry.class == Class::Span {
+                marks::hit(Mark::KeptBelow);
+                if canary!(KeptSlotReused) {
+                    state.retire(one.source, lsn);
+                }
+            }
             state.counters.moves.promoted_bytes += bytes;
         }
         Tier::Slow => {

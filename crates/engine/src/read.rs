@@ -11,7 +11,6 @@ use crate::canary::canary;
 use crate::checksum::crc32c;
 use crate::drive::Watched;
 use crate::error::Error;
-use crate::geometry::Class;
 use crate::log::Logged;
 use crate::loss::LossCause;
 use crate::marks::{self, Mark};
@@ -282,7 +281,7 @@ async fn carry_out(
     (whole, result)
 }
 
-/// What has arrived of a part; where the copy of class cache could not be read, what it was made of.
+/// What has arrived of a part; where a copy could not be read, what it was made of.
 async fn arrived(
     shared: &Rc<Shared>,
     source: &Source,
@@ -291,9 +290,7 @@ async fn arrived(
 ) -> (Buf, Result<(), Error>) {
     match (outcome, source) {
         (Ok(()), _) => (buf, Ok(())),
-        (Err(error), Source::Home { tier: Tier::Fast, .. })
-            if shared.geometry.class == Class::Cache =>
-        {
+        (Err(error), Source::Home { tier: Tier::Fast, .. }) => {
             read_originals(shared, at, buf, error).await
         }
         (Err(error), _) => (buf, Err(error.into())),
@@ -304,28 +301,52 @@ async fn arrived(
 async fn read_originals(
     shared: &Rc<Shared>,
     at: u64,
-    buf: Buf,
+    mut buf: Buf,
     error: IoError,
 ) -> (Buf, Result<(), Error>) {
-    let own = {
-        let mut state = shared.state.borrow_mut();
-        let last = state.extent_of(at + buf.len() as u64 - 1);
-        let extents = (state.extent_of(at).0..=last.0).map(ExtentId);
-        let clean = extents.clone().all(|extent| state.map.get(extent).is_clean())
-            || canary!(DirtyReadFromOriginal);
-        if clean {
-            // The slot is written as a whole when it is used again, which is what has a drive
-            // replace a sector.
-            state.bad_copies.extend(extents);
-        }
-        let own = state.geometry.own_slot(state.extent_of(at)).filter(|_| clean);
-        own.map(|own| state.geometry.position(own) + at % state.geometry.extent_bytes)
+    let Some(pieces) = originals(&mut shared.state.borrow_mut(), at, buf.len() as u64) else {
+        return (buf, Err(error.into()));
     };
-    // Extents that are neighbours are neighbours on the slow drive.
-    let Some(position) = own else { return (buf, Err(error.into())) };
     marks::hit(Mark::ReadFromOriginal);
-    let (buf, outcome) = shared.slow.read(position, buf).await;
-    (buf, outcome.map_err(Error::from))
+    let mut outcome = Ok(());
+    let mut whole: Option<Buf> = None;
+    for (position, bytes) in pieces {
+        let (piece, read) = shared.slow.read(position, buf.split_to(bytes)).await;
+        outcome = outcome.and(read.map_err(Error::from));
+        match &mut whole {
+            Some(whole) => whole.unsplit(piece),
+            None => whole = Some(piece),
+        }
+    }
+    let mut whole = whole.expect("a part has bytes");
+    whole.unsplit(buf);
+    (whole, outcome)
+}
+
+/// Where the slow drive has what the copies of a range were made of: byte offsets and lengths, neighbours
+/// as one. `None`: some of it is not clean.
+fn originals(state: &mut State, at: u64, length: u64) -> Option<Vec<(u64, usize)>> {
+    let extent_bytes = state.geometry.extent_bytes;
+    let end = at + length;
+    let mut pieces: Vec<(u64, usize)> = Vec::new();
+    let extents = at / extent_bytes..end.div_ceil(extent_bytes);
+    for extent in extents.clone().map(ExtentId) {
+        let mut original = state.map.get(extent).original();
+        if canary!(DirtyReadFromOriginal) {
+            original = original.or(state.geometry.own_slot(extent));
+        }
+        let start = at.max(extent.0 * extent_bytes);
+        let bytes = (end.min((extent.0 + 1) * extent_bytes) - start) as usize;
+        let position = state.geometry.position(original?) + start % extent_bytes;
+        match pieces.last_mut() {
+            Some((first, length)) if *first + *length as u64 == position => *length += bytes,
+            _ => pieces.push((position, bytes)),
+        }
+    }
+    // The copy's slot is written as a whole when it is used again, which is what has a drive replace a
+    // sector.
+    state.bad_copies.extend(extents.map(ExtentId));
+    Some(pieces)
 }
 
 enum Submitted {

@@ -15,7 +15,7 @@ use crate::doubts;
 use crate::drive::{Drive, Watched};
 use crate::error::Error;
 use crate::format::map_page::{
-    ENTRIES_PER_PAGE, PAGE_BYTES, PageCopy, decode_entry, entries, examine,
+    ENTRIES_PER_PAGE, PAGE_BYTES, PageCopy, Residence, entries, examine,
 };
 use crate::format::record::{
     Entry, Header, RECORD_BLOCKS_MAX, decode_echo, decode_entries, decode_header,
@@ -109,7 +109,7 @@ async fn attempt(source: &Source<'_>, stop_at: Option<Lsn>) -> Result<Attempt, E
     let tag = superblock.volume_tag();
     let log = Log::new(geometry.ring_blocks(), layout.log_at, tag, superblock.log_tail);
     let in_place = [source.fast, source.slow].map(Drive::writes_blocks_atomically);
-    let mut state = State::new(geometry, log, in_place);
+    let mut state = State::new(geometry, superblock.entry_form(), log, in_place);
     state.rescue = source.rescue.then(|| Box::new(Rescue::new(geometry.extents())));
     for drive in [source.fast, source.slow] {
         if let Some(why) = drive.gone() {
@@ -358,8 +358,7 @@ fn vouch(state: &mut State, page: u64, slow: &PageOnDrive<'_>) {
     let first = page * ENTRIES_PER_PAGE as u64;
     for (extent, raw) in (first..state.map.extents()).map(ExtentId).zip(entries(bytes)) {
         let mapping = state.map.get(extent);
-        let here = (mapping.home(), mapping.is_clean());
-        let agrees = decode_entry(raw, state.geometry.class, extent) == Some(here);
+        let agrees = state.map.form().decode(raw, extent) == Some(mapping.residence());
         if agrees && !mapping.is_on_fast_alone() && !state.doubts.is_marked(extent) {
             rescue.vouch(extent);
         }
@@ -382,16 +381,15 @@ fn page_lost(source: &Source<'_>, page: u64) -> Error {
 fn apply_page(state: &mut State, page: u64, bytes: &[u8]) -> Result<(), Error> {
     let first = page * ENTRIES_PER_PAGE as u64;
     for (extent, raw) in (first..state.map.extents()).zip(entries(bytes)) {
-        let entry = decode_entry(raw, state.geometry.class, ExtentId(extent));
-        let Some((home, clean)) = entry else {
+        let Some(residence) = state.map.form().decode(raw, ExtentId(extent)) else {
             let text = format!("map page {page} holds an impossible entry for extent {extent}");
             let Some(rescue) = &mut state.rescue else { return Err(Error::Damaged(text)) };
             rescue.note(text);
             rescue.lose(ExtentId(extent));
             continue;
         };
-        if home.is_some() {
-            state.map.load(ExtentId(extent), home, clean);
+        if residence.0.is_some() {
+            state.map.load(ExtentId(extent), residence);
         }
     }
     Ok(())
@@ -412,7 +410,7 @@ fn trust_homes(state: &mut State, lsn: Lsn) {
     for extent in (0..state.map.extents()).map(ExtentId) {
         if state.map.get(extent).is_clean() {
             let own = state.geometry.own_slot(extent);
-            state.map.load(extent, own, false);
+            state.map.load(extent, (own, None));
         }
     }
     state.begin_alone(lsn);
@@ -735,12 +733,12 @@ fn apply_entries(
 ) -> Result<(), Error> {
     let extents = state.map.extents();
     let blocks = extents * state.geometry.extent_blocks();
-    let set = |state: &mut State, extent: ExtentId, (home, clean): (Option<Home>, bool)| {
+    let set = |state: &mut State, extent: ExtentId, residence: Residence| {
         // A page written after this record has the change, and perhaps later ones.
         let page = extent.0 / ENTRIES_PER_PAGE as u64;
         let late = canary!(ReplayBeginsLate) && lsn == page_lsns[page as usize];
         if lsn >= page_lsns[page as usize] && !late {
-            state.map.set(extent, home, clean, lsn);
+            state.map.set(extent, residence, lsn);
         } else {
             marks::hit(Mark::ChangeInPage);
             // A cut may have kept it from the slow drive's copy.
@@ -750,8 +748,8 @@ fn apply_entries(
             state.doubts.touch(extent);
         }
     };
-    let class = state.geometry.class;
-    let checked = |extent: ExtentId, raw: u64| match decode_entry(raw, class, extent) {
+    let form = state.map.form();
+    let checked = |extent: ExtentId, raw: u64| match form.decode(raw, extent) {
         Some(entry) if extent.0 < extents => Ok(entry),
         _ => Err(nonsense(lsn)),
     };
@@ -808,7 +806,7 @@ fn apply_entries(
                 for extent in (first.0..first.0 + u64::from(*count)).map(ExtentId) {
                     state.prove(|rescue| rescue.settle_whole(extent));
                     if !state.map.get(extent).is_empty() {
-                        set(state, extent, (None, false));
+                        set(state, extent, (None, None));
                         if !canary!(ReplayedTrimKeepsLog) {
                             state.forget_logged(extent);
                         }

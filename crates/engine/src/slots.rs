@@ -125,10 +125,13 @@ impl Freed {
 #[derive(Default)]
 pub(crate) struct Quarantine {
     queue: VecDeque<(Home, Lsn, Epoch)>,
+    /// How many of them are on each drive.
+    waiting_on: [u64; 2],
 }
 
 impl Quarantine {
     pub fn push(&mut self, home: Home, lsn: Lsn, epoch: Epoch) {
+        self.waiting_on[home.tier.index()] += 1;
         self.queue.push_back((home, lsn, epoch));
     }
 
@@ -139,7 +142,9 @@ impl Quarantine {
         let is_recorded = *lsn < recorded || canary!(RecordedTooWide) && *lsn == recorded;
         let is_unused = *epoch < ended || canary!(EpochTooWide) && *epoch == ended;
         if is_recorded && is_unused {
-            return self.queue.pop_front().map(|(home, ..)| Freed(home));
+            let (home, ..) = self.queue.pop_front()?;
+            self.waiting_on[home.tier.index()] -= 1;
+            return Some(Freed(home));
         }
         marks::hit(match *lsn < recorded {
             true => Mark::SlotWaitedForAccess,
@@ -161,6 +166,11 @@ impl Quarantine {
 
     pub fn len(&self) -> usize {
         self.queue.len()
+    }
+
+    /// How many slots of a drive wait.
+    pub fn waiting_on(&self, tier: Tier) -> u64 {
+        self.waiting_on[tier.index()]
     }
 }
 

@@ -17,11 +17,12 @@ use crate::error::Poison;
 use crate::exposure::Exposure;
 use crate::fast_view::FastView;
 use crate::fixed_map::FixedMap;
-use crate::format::map_page::{ENTRIES_PER_PAGE, encode_entry};
+use crate::format::map_page::{ENTRIES_PER_PAGE, EntryForm, Residence};
 use crate::format::record::Entry;
 use crate::geometry::{Class, Geometry};
 use crate::guards::Guards;
 use crate::homing::Homecoming;
+use crate::inclusion::Inclusion;
 use crate::kept::{self, Kept};
 use crate::lasting_heat::LastingHeat;
 use crate::line::Line;
@@ -109,6 +110,8 @@ pub(crate) struct State {
     pub wish_hand: WishHand,
     /// Brings dirty copies home when clients rest.
     pub cleaning: Cleaning,
+    /// Class span: keeps below what goes up.
+    pub inclusion: Inclusion,
     pub lasting_heat: LastingHeat,
     /// Whether the slow drive may sleep.
     pub quiet: Quiet,
@@ -171,7 +174,7 @@ pub(crate) struct State {
     /// Write-through: map pages of which the slow drive does not know that an extent has become a
     /// hole or data, with the last such change.
     pub unmirrored: BTreeMap<u64, Lsn>,
-    /// Clean copies of class cache that could not be read: they are to be given up.
+    /// Clean copies that could not be read: they are to be given up.
     pub bad_copies: BTreeSet<ExtentId>,
     /// Map pages of which recovery found a damaged copy on the fast drive.
     pub damaged_pages: Vec<u64>,
@@ -185,12 +188,12 @@ impl State {
         self.requests_under_way == 0 && self.behind.is_empty()
     }
 
-    pub fn new(geometry: &Geometry, log: Log, in_place: [bool; 2]) -> State {
+    pub fn new(geometry: &Geometry, form: EntryForm, log: Log, in_place: [bool; 2]) -> State {
         let extents = geometry.extents();
         let slots = [0, 1].map(|tier| Slots::new(geometry.layouts[tier].slots));
         State {
             geometry: geometry.clone(),
-            map: Map::new(extents),
+            map: Map::new(extents, form),
             doubts: Doubts::new(geometry),
             loss: None,
             rescue: None,
@@ -205,6 +208,7 @@ impl State {
             wishes: Wishes::default(),
             wish_hand: WishHand::default(),
             cleaning: Cleaning::default(),
+            inclusion: Inclusion::default(),
             lasting_heat: LastingHeat::default(),
             quiet: Quiet::default(),
             courtesy: Courtesy::default(),
@@ -261,7 +265,8 @@ impl State {
         let share = if self.placer.overwrites_below() { 32 } else { 64 };
         let wanted = self.slots[0].slots() / share;
         let most = match self.geometry.class {
-            Class::Span => (self.slots[0].free() + self.slots[1].free()) / 2,
+            // What is kept below is given back to those who need it.
+            Class::Span => (self.slots[0].free() + self.slots[1].free() + self.map.clean()) / 2,
             // Who leaves has its own slot below.
             Class::Cache => wanted,
         };
@@ -389,18 +394,19 @@ impl State {
 
     /// The extent was written to a fresh home: records it, and gives up what it replaces.
     pub fn settle_allocated(&mut self, pool: &Pool, extent: ExtentId, home: Home, crc: u32) {
-        let entry = Entry::Allocate { extent, entry: encode_entry(Some(home), false), crc };
+        let residence = (Some(home), None);
+        let entry = Entry::Allocate { extent, entry: self.map.form().encode(residence), crc };
         let lsn = self.log.append_entry(pool, &entry);
-        self.replace_home(extent, Some(home), false, lsn);
+        self.replace_home(extent, residence, lsn);
         if !canary!(FreshForgetsLog) {
             self.forget_logged(extent);
         }
         self.note_young(extent, lsn);
     }
 
-    /// Sets the home by the record at `lsn`, and retires what is no longer the extent's.
-    /// `clean`: a copy, and the extent's own slot of the slow drive is current and stays its own.
-    pub fn replace_home(&mut self, extent: ExtentId, home: Option<Home>, clean: bool, lsn: Lsn) {
+    /// Sets where the extent is by the record at `lsn`, and retires what is no longer the extent's.
+    pub fn replace_home(&mut self, extent: ExtentId, residence: Residence, lsn: Lsn) {
+        let (home, original) = residence;
         let mapping = self.map.get(extent);
         if mapping.in_log() && !canary!(DoubtForgottenAtMove) {
             // Without doubt as long as the slow drive knew it elsewhere; that ends now.
@@ -416,9 +422,9 @@ impl State {
         }
         self.stage.drop_image(extent);
         let owned = self.owned_by(extent);
-        self.map.set(extent, home, clean, lsn);
+        self.map.set(extent, residence, lsn);
         let owns = self.owned_by(extent);
-        if mapping.is_clean() && home == old && !clean {
+        if mapping.is_clean() && home == old && original.is_none() {
             // Until it is durable that the slow drive's is old, what is read may come from there:
             // the copy must not be changed in place.
             self.note_young(extent, lsn);
@@ -426,6 +432,12 @@ impl State {
         for given_up in owned.into_iter().flatten().filter(|old| !owns.contains(&Some(*old))) {
             self.retire(given_up, lsn);
         }
+    }
+
+    /// Whether the drive may have homes in a volatile cache that requests which have ended wrote. In
+    /// class cache, whose flushes also bring data home, always.
+    pub fn may_be_unflushed(&self, tier: Tier) -> bool {
+        self.geometry.class == Class::Cache || self.home_dirty[tier.index()] || self.flush.running
     }
 
     /// Whether a request for these extents must wait: somebody is alone on one, or brings it home.
@@ -490,7 +502,8 @@ impl State {
     /// The extent is about to change: the slow drive cannot vouch for it any more, unless it knows
     /// that the extent lives on the fast drive alone.
     pub fn doubt(&mut self, extent: ExtentId) {
-        let on_fast = self.map.get(extent).is_on_fast_alone();
+        let mapping = self.map.get(extent);
+        let on_fast = mapping.is_on_fast_alone() || mapping.is_clean() && canary!(KeptNotMarked);
         if !on_fast || !self.map.is_settled(extent) {
             self.doubts.touch(extent);
         }
@@ -508,11 +521,10 @@ impl State {
         self.loss.as_ref()?.judge(extent, self.map.get(extent))
     }
 
-    /// What is the extent's: where it lives, and its own slot of the slow drive if that is current.
+    /// What is the extent's: where it lives, and what its clean copy was made of.
     pub fn owned_by(&self, extent: ExtentId) -> [Option<Home>; 2] {
-        let mapping = self.map.get(extent);
-        let own = if mapping.is_clean() { self.geometry.own_slot(extent) } else { None };
-        [mapping.home(), own]
+        let (home, original) = self.map.get(extent).residence();
+        [home, original]
     }
 
     /// Where the extent's home is read: its copy, or what the copy was made of when that is gone.
@@ -520,10 +532,8 @@ impl State {
     pub fn readable_home(&self, extent: ExtentId) -> Option<Home> {
         let mapping = self.map.get(extent);
         let damaged = self.loss.as_ref().is_some_and(|loss| !loss.damage.is_empty());
-        if mapping.is_clean() && (damaged || self.is_gone(Tier::Fast)) {
-            return self.geometry.own_slot(extent);
-        }
-        mapping.home()
+        let original = mapping.original().filter(|_| damaged || self.is_gone(Tier::Fast));
+        original.or(mapping.home())
     }
 
     /// A drive is gone from now on.

@@ -217,6 +217,9 @@ pub struct Status {
     pub policy: PolicyStatus,
     /// Extents that hold data.
     pub extents_mapped: u64,
+    /// Of these, those on the fast drive of which the slow drive has the same: their originals take
+    /// slots there.
+    pub extents_clean: u64,
     /// RAM for map, heat, bitmaps and the log index, as allocated now, in bytes.
     pub memory_bytes: u64,
     /// How the volume came up.

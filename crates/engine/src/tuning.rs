@@ -31,6 +31,8 @@ pub struct Tuning {
     pub stage_bytes: Option<u64>,
     /// The most that is acknowledged before it is written; `None`: nothing is.
     pub behind_bytes: Option<u64>,
+    /// Class span: while the slow drive has room, what goes up keeps its slot there.
+    pub inclusion: bool,
 }
 
 /// One of them, changed.
@@ -44,11 +46,14 @@ pub enum TuningChange {
     Stage(Option<u64>),
     /// See [`Tuning::behind_bytes`].
     Behind(Option<u64>),
+    /// See [`Tuning::inclusion`].
+    Inclusion(bool),
 }
 
 impl TuningChange {
     /// The words on the command line, with what may follow.
-    pub const NAMES: [&'static str; 4] = ["wear_gb_per_day", "quiet", "stage", "write_behind"];
+    pub const NAMES: [&'static str; 5] =
+        ["wear_gb_per_day", "quiet", "stage", "write_behind", "inclusion"];
 
     /// Reads the value of the setting `name`; `None` when there is no such setting.
     pub fn parse(name: &str, value: &str) -> Option<Result<TuningChange, String>> {
@@ -59,6 +64,11 @@ impl TuningChange {
                 .map_err(|_| format!("'{value}' is neither true nor false")),
             "stage" => stage(value).map(TuningChange::Stage),
             "write_behind" => behind(value).map(TuningChange::Behind),
+            "inclusion" => match value {
+                "on" => Ok(TuningChange::Inclusion(true)),
+                "off" => Ok(TuningChange::Inclusion(false)),
+                _ => Err(format!("'{value}' is neither on nor off")),
+            },
             _ => return None,
         })
     }
@@ -70,6 +80,7 @@ impl TuningChange {
             TuningChange::Quiet(_) => "quiet",
             TuningChange::Stage(_) => "stage",
             TuningChange::Behind(_) => "write_behind",
+            TuningChange::Inclusion(_) => "inclusion",
         }
     }
 }
@@ -117,7 +128,8 @@ impl fmt::Display for TuningChange {
             TuningChange::Wear(Some(bytes)) => write!(f, "{}", *bytes as f64 / 1e9),
             TuningChange::Quiet(quiet) => write!(f, "{quiet}"),
             TuningChange::Stage(None) => f.write_str("default"),
-            TuningChange::Behind(None) => f.write_str("off"),
+            TuningChange::Behind(None) | TuningChange::Inclusion(false) => f.write_str("off"),
+            TuningChange::Inclusion(true) => f.write_str("on"),
             TuningChange::Stage(Some(bytes)) | TuningChange::Behind(Some(bytes)) => {
                 write!(f, "{bytes}")
             }
@@ -132,6 +144,7 @@ impl Tuning {
             TuningChange::Quiet(quiet) => self.quiet = quiet,
             TuningChange::Stage(bytes) => self.stage_bytes = bytes,
             TuningChange::Behind(bytes) => self.behind_bytes = bytes,
+            TuningChange::Inclusion(on) => self.inclusion = on,
         }
     }
 }
@@ -140,7 +153,17 @@ impl Tuning {
 pub(crate) async fn set(shared: &Rc<Shared>, change: TuningChange) -> Result<(), Error> {
     let _alone = shared.mode_turn.enter(1).await;
     shared.unpoisoned()?;
-    write_superblocks(shared, |superblock| superblock.tuning.change(change)).await?;
+    if change == TuningChange::Inclusion(true)
+        && let Some(problem) = shared.geometry.inclusion_problem()
+    {
+        return Err(Error::Unsuitable(problem));
+    }
+    write_superblocks(shared, |superblock| {
+        superblock.tuning.change(change);
+        // Before the first entry that names two places, on both drives; and what it has been told stays.
+        superblock.two_places |= superblock.tuning.inclusion;
+    })
+    .await?;
     {
         let tuning = shared.superblock.borrow().tuning;
         let mut state = shared.state.borrow_mut();
@@ -155,6 +178,12 @@ pub(crate) async fn set(shared: &Rc<Shared>, change: TuningChange) -> Result<(),
                 state.stage.resize(tuning.stage_bytes.unwrap_or(default), &shared.geometry);
             }
             TuningChange::Behind(bytes) => state.behind.resize(bytes.unwrap_or(0)),
+            TuningChange::Inclusion(on) => {
+                if on {
+                    state.map.allow_two_places();
+                }
+                state.inclusion.set(on);
+            }
         }
     }
     shared.janitor_work.wake_all();
@@ -215,6 +244,8 @@ mod tests {
             ("stage", "default"),
             ("write_behind", "off"),
             ("write_behind", "16777216"),
+            ("inclusion", "on"),
+            ("inclusion", "off"),
         ] {
             let change = TuningChange::parse(name, value).unwrap().unwrap();
             assert_eq!((change.name(), change.to_string()), (name, value.to_owned()));
@@ -230,6 +261,7 @@ mod tests {
             ("stage", "99999999999G"),
             ("write_behind", "0"),
             ("write_behind", "2G"),
+            ("inclusion", "true"),
         ] {
             assert!(TuningChange::parse(name, value).unwrap().is_err(), "{name}={value}");
         }

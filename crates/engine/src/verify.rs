@@ -37,12 +37,14 @@ fn verify_points(state: &mut State, wrong: &mut Vec<String>) {
 fn verify_slots(state: &State, wrong: &mut Vec<String>) {
     let mut owners = BTreeMap::new();
     let mut mapped = 0;
+    let mut clean = 0;
     for extent in (0..state.map.extents()).map(ExtentId) {
         let mapping = state.map.get(extent);
         if mapping.moving() {
             wrong.push(format!("extent {} is marked as moving, and nothing moves", extent.0));
         }
         mapped += u64::from(mapping.home().is_some());
+        clean += u64::from(mapping.original().is_some());
         for home in state.owned_by(extent).into_iter().flatten() {
             if let Some(other) = owners.insert(home, format!("extent {}", extent.0)) {
                 wrong.push(format!("{home:?} belongs to {other} and to extent {}", extent.0));
@@ -51,6 +53,9 @@ fn verify_slots(state: &State, wrong: &mut Vec<String>) {
     }
     if mapped != state.map.mapped() {
         wrong.push(format!("{mapped} extents are mapped, counted were {}", state.map.mapped()));
+    }
+    if clean != state.map.clean() {
+        wrong.push(format!("{clean} extents are clean copies, counted were {}", state.map.clean()));
     }
     let mut last = Lsn(0);
     for (home, lsn) in state.quarantine.waiting() {

@@ -187,7 +187,7 @@ fn zero_step(shared: &Shared, at: u64, end: u64) -> Option<crate::Lsn> {
         let lsn = state.log.append_entry(pool, &entry);
         for extent in (first..=last).map(ExtentId) {
             if !state.map.get(extent).is_empty() {
-                state.replace_home(extent, None, false, lsn);
+                state.replace_home(extent, (None, None), lsn);
                 if !canary!(TrimForgetsLog) {
                     state.forget_logged(extent);
                 }

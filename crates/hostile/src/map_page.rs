@@ -1,9 +1,9 @@
 //! A map page, as a volume with the right tag would find it at its place.
 
 use engine::format::map_page::{
-    PAGE_BYTES, PageCopy, decode_home, encode, encode_home, entries, examine,
+    ENTRIES_PER_PAGE, EntryForm, PAGE_BYTES, PageCopy, encode, encode_home, entries, examine,
 };
-use engine::{Home, Lsn, SlotId, Tier};
+use engine::{ExtentId, Home, Lsn, SlotId, Tier};
 
 use crate::{Seed, Target, make_checksum_right, seed};
 
@@ -22,9 +22,12 @@ fn run(bytes: &[u8]) {
     make_checksum_right(&mut page, CRC_AT);
     let PageCopy::Valid(lsn) = examine(&page, TAG, PAGE) else { return };
     let raw: Vec<u64> = entries(&page).collect();
-    for entry in &raw {
-        if let Some(home) = decode_home(*entry) {
-            assert_eq!(encode_home(home), *entry);
+    for form in [EntryForm::OnePlace, EntryForm::TwoPlaces, EntryForm::OwnSlot] {
+        let first = PAGE * ENTRIES_PER_PAGE as u64;
+        for (extent, entry) in (first..).map(ExtentId).zip(&raw) {
+            if let Some(residence) = form.decode(*entry, extent) {
+                assert_eq!(form.encode(residence), *entry);
+            }
         }
     }
     let mut again = vec![0; PAGE_BYTES];
@@ -43,6 +46,18 @@ fn seeds() -> Vec<Seed> {
     vec![
         page("holes", &[]),
         page("both-drives", &[home(Tier::Fast, 0), 0, home(Tier::Slow, 7), home(Tier::Slow, 8)]),
+        page(
+            "two-places",
+            &[
+                EntryForm::TwoPlaces.encode((
+                    Some(Home { tier: Tier::Fast, slot: SlotId(5) }),
+                    Some(Home { tier: Tier::Slow, slot: SlotId(9) }),
+                )),
+                home(Tier::Slow, 9),
+                u64::MAX,
+                7 << 61,
+            ],
+        ),
         page("full", &(0..64).map(|slot| home(Tier::Slow, slot)).collect::<Vec<_>>()),
     ]
 }

@@ -1,6 +1,9 @@
 //! The engine as a subject.
 
-use engine::{CacheMode, Class, CreateOptions, Engine, FlushMode, Member, OpenOptions, Tier};
+use engine::{
+    CacheMode, Class, CreateOptions, Engine, FlushMode, Member, OpenOptions, Tier, Tuning,
+    TuningChange,
+};
 use io::{Device, Io, IoError};
 use twin::Simulation;
 
@@ -25,6 +28,10 @@ impl Prey for Engine {
 
     async fn set_cache_mode(&self, mode: CacheMode) -> Result<(), IoError> {
         Ok(Engine::set_cache_mode(self, mode).await?)
+    }
+
+    async fn set_inclusion(&self, on: bool) -> Result<(), IoError> {
+        Ok(Engine::tune(self, TuningChange::Inclusion(on)).await?)
     }
 }
 
@@ -77,6 +84,47 @@ impl Subject for Bimetal {
             ([], false) => Err("a volume closed in order is not marked clean".into()),
             (errors, _) => Err(errors.join("\n")),
         }
+    }
+}
+
+/// As [`Bimetal`], with inclusion: what goes up keeps its slot below.
+pub struct Keeping;
+
+impl Subject for Keeping {
+    type Volume = Engine;
+
+    async fn create(&self, io: &Io, fast: &Device, slow: &Device) -> Result<(), String> {
+        let tuning = Tuning { inclusion: true, ..Tuning::default() };
+        create(io, fast, slow, CreateOptions { tuning, ..CreateOptions::new("prey") }).await
+    }
+
+    async fn open(&self, io: &Io, fast: &Device, slow: &Device) -> Result<Engine, String> {
+        Bimetal.open(io, fast, slow).await
+    }
+
+    async fn open_alone(
+        &self,
+        io: &Io,
+        survivor: Tier,
+        drive: &Device,
+    ) -> Result<Option<Engine>, String> {
+        Bimetal.open_alone(io, survivor, drive).await
+    }
+
+    fn spoil_map(&self, simulation: &Simulation, tier: Tier) -> bool {
+        rot::spoil_map(simulation, tier)
+    }
+
+    fn spoil_newer_copies(&self, simulation: &Simulation, tier: Tier, closed: bool) -> bool {
+        rot::spoil_newer_copies(simulation, tier, closed)
+    }
+
+    async fn close(&self, volume: Engine) -> Result<(), String> {
+        Bimetal.close(volume).await
+    }
+
+    async fn check(&self, io: &Io, fast: &Device, slow: &Device) -> Result<(), String> {
+        Bimetal.check(io, fast, slow).await
     }
 }
 

@@ -19,6 +19,8 @@ const THROUGH: &str = "through: data, holes and copies";
 const BACK: &str = "back: clean copies are written";
 const AT_REST: &str = "back: copies go home at rest, and are given up";
 const CACHE_DESTAGE: &str = "the mode of the cache changes during a destage";
+const KEPT: &str = "kept: up, changed, and down again";
+const KEPT_CHANGED: &str = "kept: changes after a rest";
 const BEHIND: &str = "behind: writes, reads and flushes";
 const BEHIND_DEFERRED: &str = "deferred: into the mode and back over writes behind";
 const BEHIND_REFUSED: &str = "behind: a drive refuses what was acknowledged";
@@ -109,6 +111,9 @@ pub(crate) fn haunts(canary: Canary) -> &'static [&'static str] {
         }
         Canary::CleanedNotFlushed => &[AT_REST],
         Canary::CopyLeftBehind => &["around: data, holes and copies"],
+        Canary::KeptSlotReused | Canary::DirtyKeepsBelow => &[KEPT],
+        Canary::KeptOverReserve => &["kept: a full volume"],
+        Canary::KeptNotMarked => &[KEPT_CHANGED],
         Canary::OriginalNotFlushed => &["through: what is copied at once"],
         Canary::SwitchedBeforeHome => &["back: into write-through over dirty copies"],
         Canary::SwitchedUnderWriters => {

@@ -48,7 +48,7 @@ pub use allowed::Allowed;
 pub use alone::Alone;
 #[cfg(feature = "canaries")]
 pub use aviary::{Caught, Chase, Ground, Hunter, hunt_canaries, hunt_canary};
-pub use bimetal::{Bimetal, Cached, Remarried, Widowed};
+pub use bimetal::{Bimetal, Cached, Keeping, Remarried, Widowed};
 pub use campaign::{Bag, Campaign, Kill, Smaller};
 pub use enumerate::enumerate;
 pub use failure::{Cut, Failure, Fall};
@@ -63,7 +63,8 @@ pub use sector::{SECTOR_BYTES, Value, identify, stamp};
 pub use shrink::{Shrunk, shrink};
 pub use steps::Step;
 pub use stories::{
-    alone_stories, attach_stories, cache_stories, deferred_mixture, endurance, mixture, stories,
+    alone_stories, attach_stories, cache_stories, deferred_mixture, endurance, keeping_stories,
+    mixture, stories,
 };
 pub use subject::{Prey, Subject};
 pub use swarm::Trail;

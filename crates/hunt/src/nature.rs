@@ -65,6 +65,7 @@ fn tuning(random: &mut Random) -> Tuning {
         quiet: random.chance(30),
         stage_bytes: [None, Some(0), Some(512 * KIB), Some(8 * MIB)][random.below(4) as usize],
         behind_bytes: [None, Some(64 * KIB), Some(MIB), Some(8 * MIB)][random.below(4) as usize],
+        inclusion: false,
     }
 }
 
@@ -91,6 +92,11 @@ fn cache(seed: u64) -> (Option<CacheMode>, bool) {
         5..8 => (Some(CacheMode::WriteBack), true),
         _ => (None, false),
     }
+}
+
+/// Every third run of class span keeps below what goes up. Drawn apart, as well.
+fn inclusion(seed: u64) -> bool {
+    cache(seed).0.is_none() && Random::new(mix(seed ^ 0x1c1d)).chance(33)
 }
 
 /// What a run is about, if it is about something.
@@ -255,7 +261,7 @@ impl Nature {
             landing_bytes: LANDING_BYTES,
             flush_mode,
             cache,
-            tuning: tuning(&mut steering),
+            tuning: Tuning { inclusion: inclusion(seed), ..tuning(&mut steering) },
             wish: wish(&mut steering, extent_bytes),
         };
         let geometry = setting.geometry();
@@ -432,6 +438,9 @@ impl Nature {
         if self.random.chance(self.promises) {
             self.change_promises(&mut life);
         }
+        if self.setting.tuning.inclusion {
+            self.change_inclusion(&mut life, number);
+        }
         if self.changes_mode {
             self.change_mode(&mut life);
         }
@@ -512,6 +521,24 @@ impl Nature {
             let place = random.below(client.len() as u64 + 1) as usize;
             client.insert(place, Step::Promise { mode });
         }
+    }
+
+    /// In some lives one client has nothing kept below any more, and perhaps again later. Drawn apart, as
+    /// what is kept is.
+    fn change_inclusion(&mut self, life: &mut Life, number: u64) {
+        let mut random = Random::new(mix(self.seed ^ 0x1c1d ^ (number + 1) << 32));
+        let Some(client) = life.clients.last_mut() else { return };
+        if !random.chance(40) {
+            return;
+        }
+        let mut places = [0; 2].map(|_| random.below(client.len() as u64 + 1) as usize);
+        places.sort_unstable();
+        if random.chance(50) {
+            client.insert(places[1], Step::Include { on: true });
+        }
+        client.insert(places[0], Step::Include { on: false });
+        // An earlier life may have ended without.
+        client.insert(0, Step::Include { on: true });
     }
 
     /// One client changes the mode of the cache, there and back.

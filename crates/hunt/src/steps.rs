@@ -93,6 +93,11 @@ pub enum Step {
         /// When.
         mode: CacheMode,
     },
+    /// Class span: what goes up keeps its slot below from now on, or does not.
+    Include {
+        /// It does.
+        on: bool,
+    },
     /// Flushes promise something else from now on. Only one client may change that.
     Promise {
         /// What.
@@ -128,6 +133,9 @@ impl Step {
             Step::Mode { mode } => {
                 watched.volume().set_cache_mode(mode).await.map_err(Trouble::Refused)
             }
+            Step::Include { on } => {
+                watched.volume().set_inclusion(on).await.map_err(Trouble::Refused)
+            }
             Step::Warm { at, length } => {
                 watched.volume().cache(at, length).await.map_err(Trouble::Refused)
             }
@@ -143,7 +151,7 @@ impl Step {
             | Step::Zero { length, .. }
             | Step::Warm { length, .. } => length,
             Step::Rest { .. } | Step::Lurk { .. } | Step::Flush => 0,
-            Step::Promise { .. } | Step::Mode { .. } => 0,
+            Step::Promise { .. } | Step::Mode { .. } | Step::Include { .. } => 0,
         }
     }
 
@@ -158,7 +166,7 @@ impl Step {
             | Step::Zero { length, .. }
             | Step::Warm { length, .. } => *length = (*length / 2).next_multiple_of(unit),
             Step::Rest { .. } | Step::Lurk { .. } | Step::Flush => {}
-            Step::Promise { .. } | Step::Mode { .. } => {}
+            Step::Promise { .. } | Step::Mode { .. } | Step::Include { .. } => {}
         }
         (shorter.bytes() < self.bytes()).then_some(shorter)
     }
@@ -178,6 +186,8 @@ impl fmt::Display for Step {
             Step::Flush => return write!(f, "flush"),
             Step::Promise { mode } => return write!(f, "promise {mode}"),
             Step::Mode { mode } => return write!(f, "change to {mode}"),
+            Step::Include { on: true } => return write!(f, "keep below what goes up"),
+            Step::Include { on: false } => return write!(f, "keep nothing below"),
             Step::Write { at, length, forced } => ("write", at, length, forced),
             Step::Read { at, length } => ("read", at, length, false),
             Step::Trim { at, length, forced } => ("trim", at, length, forced),

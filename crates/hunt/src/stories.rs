@@ -12,6 +12,7 @@ mod damaging;
 mod deferring;
 mod doubting;
 mod failing;
+mod keeping;
 mod leaving;
 mod moving;
 mod opening;
@@ -163,6 +164,21 @@ pub fn cache_stories(seed: u64, atomic_write_bytes: u32) -> Vec<(CacheMode, Stor
         through::dirty_copies(&drives),
         cleaning::given_up_for_their_homes(&drives),
         cleaning::written_as_they_go_home(&drives),
+    ]
+}
+
+/// Stories of volumes that keep below what goes up ([`crate::Keeping`]).
+pub fn keeping_stories(seed: u64, atomic_write_bytes: u32) -> Vec<Story> {
+    let drives = Drives { seed, atomic_write_bytes };
+    vec![
+        keeping::up_and_down(&drives),
+        keeping::changes(&drives),
+        keeping::full_volume(&drives),
+        keeping::switched_off(&drives),
+        keeping::unreadable_copies(&drives),
+        moving::promotion(&drives),
+        moving::demotion(&drives),
+        doubting::vast(&drives),
     ]
 }
 

@@ -26,6 +26,11 @@ pub trait Prey: Volume + Clone {
     async fn set_cache_mode(&self, _mode: CacheMode) -> Result<(), IoError> {
         Err(IoError::new(ErrorKind::Unsupported, "it is no cache"))
     }
+
+    /// Class span: what goes up keeps its slot below from now on, or does not.
+    async fn set_inclusion(&self, _on: bool) -> Result<(), IoError> {
+        Err(IoError::new(ErrorKind::Unsupported, "it has one place for everything"))
+    }
 }
 
 /// Makes, opens, closes and checks volumes. Errors are sentences.

@@ -4,17 +4,20 @@ use std::time::Instant;
 
 use engine::{CacheMode, Engine};
 
-use crate::bimetal::{Bimetal, Cached, Remarried, Widowed};
+use crate::bimetal::{Bimetal, Cached, Keeping, Remarried, Widowed};
 use crate::enumerate::enumerate;
 use crate::failure::Failure;
 use crate::report::{Effort, Report};
 use crate::scenario::Scenario;
-use crate::stories::{MISSED, alone_stories, attach_stories, cache_stories, stories};
+use crate::stories::{
+    MISSED, alone_stories, attach_stories, cache_stories, keeping_stories, stories,
+};
 
 /// What a story is told of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Hero {
     Span,
+    Keeping,
     Cache(CacheMode),
     Widowed,
     Remarried,
@@ -26,7 +29,8 @@ pub struct Tale {
     story: Scenario<Engine>,
 }
 
-/// All stories: of volumes that span both drives, then of those of class cache.
+/// All stories: of volumes that span both drives, then of those of class cache, then of those that keep
+/// below what goes up.
 pub fn tales(seed: u64, atomic_write_bytes: u32) -> Vec<Tale> {
     let of = |hero| move |story| Tale { hero, story };
     let mut all: Vec<Tale> =
@@ -37,6 +41,8 @@ pub fn tales(seed: u64, atomic_write_bytes: u32) -> Vec<Tale> {
     if atomic_write_bytes >= 4096 {
         all.extend(attach_stories(seed).into_iter().map(of(Hero::Remarried)));
     }
+    let keeping = keeping_stories(seed, atomic_write_bytes);
+    all.extend(keeping.into_iter().map(of(Hero::Keeping)));
     all
 }
 
@@ -64,6 +70,9 @@ impl Tale {
         match self.hero {
             Hero::Span => {
                 enumerate(&Bimetal, &self.story, &Effort { death_every: 0, ..effort.clone() })
+            }
+            Hero::Keeping => {
+                enumerate(&Keeping, &self.story, &Effort { death_every: 0, ..effort.clone() })
             }
             Hero::Cache(mode) => {
                 // Only where the volume is in write-through all the time it goes on without the fast drive.

@@ -8,8 +8,8 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hunt::{
-    Bimetal, Effort, Oracle, SECTOR_BYTES, Subject, Watched, Workload, deferred_mixture, enumerate,
-    mixture, stories,
+    Bimetal, Effort, Keeping, Oracle, SECTOR_BYTES, Subject, Watched, Workload, deferred_mixture,
+    enumerate, keeping_stories, mixture, stories,
 };
 use io::units::{GIB, MIB};
 use io::{Durability, Volume};
@@ -164,6 +164,28 @@ survives! {
     a_deferred_volume_orders_no_more_than_its_bound:
         "deferred: no more is ordered than the bound",
     a_volume_survives_a_mixture: "mixture",
+}
+
+#[test]
+fn what_is_kept_below_survives_cuts() {
+    let mut cases = 0;
+    for atomic_write_bytes in [512, 4096] {
+        for story in keeping_stories(SEED, atomic_write_bytes) {
+            let effort = Effort {
+                stride: STRIDE * story.stride,
+                seeds: 1,
+                recut_every: 300,
+                relive_every: 8,
+                alone_every: 3,
+                rot_every: 20,
+                ..Effort::default()
+            };
+            let report = enumerate(&Keeping, &story, &effort);
+            report.expect_clean();
+            cases += report.cases;
+        }
+    }
+    told::tell(&format!("originals kept below: {cases} recoveries after power cuts"));
 }
 
 #[test]

@@ -75,13 +75,14 @@ fn the_engine_survives_the_fixed_seeds() {
 }
 
 /// Marks that so few runs reach only by luck; hours of `make hunt` do.
-const RARE: [Mark; 6] = [
+const RARE: [Mark; 7] = [
     Mark::AroundFailed,
     Mark::VolumeFull,
     Mark::DestageStarved,
     Mark::LostMarkRenewed,
     Mark::LogBlockLost,
     Mark::SlowDriveSpared,
+    Mark::OriginalGivenBack,
 ];
 
 /// Marks of class cache that need what a run does not do, or luck: `tests/cache.rs` does it.

@@ -8,9 +8,7 @@ use super::{CheckReport, FINDINGS_MAX};
 use crate::address::{ExtentId, Tier};
 use crate::drive::Drive;
 use crate::error::Error;
-use crate::format::map_page::{
-    ENTRIES_PER_PAGE, PAGE_BYTES, PageCopy, decode_entry, entries, examine,
-};
+use crate::format::map_page::{ENTRIES_PER_PAGE, PAGE_BYTES, PageCopy, entries, examine};
 use crate::state::State;
 
 /// Compares each entry of the slow drive's map with the truth, unless it is in doubt. `newest`: of each
@@ -39,8 +37,7 @@ pub(super) async fn check(
         let first = page * ENTRIES_PER_PAGE as u64;
         for (extent, raw) in (first..state.map.extents()).map(ExtentId).zip(entries(bytes)) {
             let mapping = state.map.get(extent);
-            let known = decode_entry(raw, geometry.class, extent)
-                == Some((mapping.home(), mapping.is_clean()));
+            let known = state.map.form().decode(raw, extent) == Some(mapping.residence());
             // What lives on the fast drive is lost with it anyway, and its blocks in the log too.
             let newer_in_log = mapping.in_log() && !mapping.is_on_fast_alone();
             if state.doubts.is_marked(extent) || known && !newer_in_log {

@@ -9,7 +9,6 @@
 use super::{put_u32, put_u64, u32_at, u64_at};
 use crate::address::{ExtentId, Home, Lsn, SlotId, Tier};
 use crate::checksum::crc32c_around;
-use crate::geometry::Class;
 
 /// Bytes in a page: what any drive since 2011 writes as one sector or a few.
 pub const PAGE_BYTES: usize = 4096;
@@ -33,9 +32,16 @@ const _: () = assert!(AT_CRC + 4 <= HEADER_BYTES && ENTRIES_PER_PAGE == 504);
 
 const MAPPED: u64 = 1 << 63;
 const ON_SLOW: u64 = 1 << 62;
-/// Class cache: what the slow drive has of the extent is current too.
+/// The extent lives on the fast drive, and what the slow drive has of it is current too.
 pub(crate) const CLEAN: u64 = 1 << 61;
 const SLOT_MASK: u64 = (1 << 40) - 1;
+/// Of an entry that names two slots: the slow drive's is in the lower bits, the fast one's above.
+const ORIGINAL_BITS: u32 = 34;
+const COPY_BITS: u32 = 25;
+/// Bits 59 and 60 are free for marks in memory.
+const _: () = assert!(ORIGINAL_BITS + COPY_BITS == 59);
+/// The most slots of the fast and of the slow drive that such an entry can tell apart.
+pub(crate) const TWO_PLACES_SLOTS_MAX: [u64; 2] = [1 << COPY_BITS, 1 << ORIGINAL_BITS];
 
 /// Encodes where an extent is; a hole is 0.
 pub fn encode_home(home: Option<Home>) -> u64 {
@@ -59,25 +65,63 @@ pub fn decode_home(raw: u64) -> Option<Option<Home>> {
     Some(Some(Home { tier, slot: SlotId(raw & SLOT_MASK) }))
 }
 
-/// Encodes where an extent is, and whether that is a clean copy of class cache.
-pub fn encode_entry(home: Option<Home>, clean: bool) -> u64 {
-    assert!(!clean || home.is_some_and(|home| home.tier == Tier::Fast), "only a copy is clean");
-    encode_home(home) | if clean { CLEAN } else { 0 }
+/// What the entries of a volume may say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EntryForm {
+    /// Class span: an extent is in one place.
+    OnePlace,
+    /// Class span that keeps originals: it may also be a clean copy, and the entry names both slots.
+    TwoPlaces,
+    /// Class cache: it may also be a clean copy, and its original is in its own slot.
+    OwnSlot,
 }
 
-/// Decodes an entry of a volume of this class: where the extent is, and whether that is a clean
-/// copy. `None`: not a valid entry for this extent.
-pub fn decode_entry(raw: u64, class: Class, extent: ExtentId) -> Option<(Option<Home>, bool)> {
-    let clean = raw & CLEAN != 0;
-    let home = decode_home(raw & !CLEAN)?;
-    let sound = match (class, home) {
-        (Class::Span, _) => !clean,
-        (Class::Cache, None) => !clean,
-        (Class::Cache, Some(Home { tier: Tier::Fast, .. })) => true,
-        // Each extent has its own slot there.
-        (Class::Cache, Some(Home { tier: Tier::Slow, slot })) => !clean && slot.0 == extent.0,
-    };
-    sound.then_some((home, clean))
+/// Where an extent is: its home and, if that is a clean copy, the slot of the slow drive that holds
+/// the same.
+pub type Residence = (Option<Home>, Option<Home>);
+
+impl EntryForm {
+    /// Encodes where an extent is.
+    pub fn encode(self, (home, original): Residence) -> u64 {
+        let Some(original) = original else { return encode_home(home) };
+        let copy = home.filter(|home| home.tier == Tier::Fast).expect("only a copy is clean");
+        assert!(original.tier == Tier::Slow, "an original is below");
+        match self {
+            EntryForm::OnePlace => panic!("entries of this volume name one place"),
+            EntryForm::OwnSlot => encode_home(home) | CLEAN,
+            EntryForm::TwoPlaces => {
+                assert!(copy.slot.0 < TWO_PLACES_SLOTS_MAX[0]);
+                assert!(original.slot.0 < TWO_PLACES_SLOTS_MAX[1]);
+                MAPPED | CLEAN | copy.slot.0 << ORIGINAL_BITS | original.slot.0
+            }
+        }
+    }
+
+    /// Decodes where an extent is. `None`: not a valid entry for this extent.
+    pub fn decode(self, raw: u64, extent: ExtentId) -> Option<Residence> {
+        let slow = |slot| Home { tier: Tier::Slow, slot: SlotId(slot) };
+        if raw & CLEAN == 0 {
+            let home = decode_home(raw)?;
+            // In class cache each extent has its own slot there.
+            let foreign = |home: Home| home.tier == Tier::Slow && home.slot.0 != extent.0;
+            let sound = self != EntryForm::OwnSlot || !home.is_some_and(foreign);
+            return sound.then_some((home, None));
+        }
+        match self {
+            EntryForm::OnePlace => None,
+            EntryForm::OwnSlot => {
+                let home = decode_home(raw & !CLEAN)??;
+                (home.tier == Tier::Fast).then_some((Some(home), Some(slow(extent.0))))
+            }
+            EntryForm::TwoPlaces => {
+                let marks = 0b11 << (ORIGINAL_BITS + COPY_BITS);
+                let sound = raw & MAPPED != 0 && raw & (ON_SLOW | marks) == 0;
+                let copy = SlotId(raw >> ORIGINAL_BITS & ((1 << COPY_BITS) - 1));
+                let original = slow(raw & ((1 << ORIGINAL_BITS) - 1));
+                sound.then_some((Some(Home { tier: Tier::Fast, slot: copy }), Some(original)))
+            }
+        }
+    }
 }
 
 /// What stands in one copy of a page.
@@ -167,5 +211,44 @@ mod tests {
         assert_eq!(decode_home(MAPPED | 1 << 50), None);
         let home = Home { tier: Tier::Slow, slot: SlotId((1 << 40) - 1) };
         assert_eq!(decode_home(encode_home(Some(home))), Some(Some(home)));
+    }
+
+    #[test]
+    fn an_entry_that_names_two_slots_is_what_it_was_when_the_form_was_made() {
+        let fast = |slot| Some(Home { tier: Tier::Fast, slot: SlotId(slot) });
+        let slow = |slot| Some(Home { tier: Tier::Slow, slot: SlotId(slot) });
+        for (residence, raw) in [
+            ((fast(0), slow(0)), 0xa000_0000_0000_0000),
+            ((fast(5), slow(9)), 0xa000_0014_0000_0009),
+            ((fast((1 << 25) - 1), slow((1 << 34) - 1)), 0xa7ff_ffff_ffff_ffff),
+            ((fast(5), None), 0x8000_0000_0000_0005),
+            ((slow(9), None), 0xc000_0000_0000_0009),
+            ((None, None), 0),
+        ] {
+            assert_eq!(EntryForm::TwoPlaces.encode(residence), raw, "{residence:?}");
+            assert_eq!(EntryForm::TwoPlaces.decode(raw, ExtentId(7)), Some(residence));
+        }
+    }
+
+    #[test]
+    fn no_form_takes_what_is_not_its_own() {
+        let extent = ExtentId(7);
+        let [one, two, own] = [EntryForm::OnePlace, EntryForm::TwoPlaces, EntryForm::OwnSlot];
+        let clean = MAPPED | CLEAN | 5;
+        assert_eq!(one.decode(clean, extent), None);
+        let copy = Some(Home { tier: Tier::Fast, slot: SlotId(5) });
+        let original = Some(Home { tier: Tier::Slow, slot: SlotId(7) });
+        assert_eq!(own.decode(clean, extent), Some((copy, original)));
+        for form in [one, two, own] {
+            assert_eq!(form.decode(CLEAN, extent), None);
+            assert_eq!(form.decode(clean | ON_SLOW, extent), None);
+            for mark in [59, 60] {
+                assert_eq!(form.decode(clean | 1 << mark, extent), None);
+                assert_eq!(form.decode(MAPPED | 1 << mark, extent), None);
+            }
+        }
+        let foreign = MAPPED | ON_SLOW | 8;
+        assert_eq!(own.decode(foreign, extent), None);
+        assert!(one.decode(foreign, extent).is_some() && two.decode(foreign, extent).is_some());
     }
 }

@@ -9,6 +9,7 @@
 //!   been written apart from each other.
 //! * The log fields are kept on the fast drive; the slow drive's are as of its last write.
 
+use super::map_page::EntryForm;
 use super::{put_u32, put_u64, u32_at, u64_at};
 use crate::address::{Lsn, Tier};
 use crate::cache_mode::CacheMode;
@@ -29,12 +30,14 @@ const MAGIC: &[u8; 16] = b"bimetal-volume\r\n";
 const VERSION: u32 = 1;
 /// Features this version understands; an unknown incompatible one forbids opening, an unknown
 /// read-only-compatible one forbids writing.
-const INCOMPATIBLE_KNOWN: u64 = CACHE_CLASS;
+const INCOMPATIBLE_KNOWN: u64 = CACHE_CLASS | TWO_PLACES;
 const READ_ONLY_COMPATIBLE_KNOWN: u64 = DOUBT_PAGE;
 /// The slow drive keeps a doubt page (`doubt_page.rs`); who writes the volume must keep it true.
 pub const DOUBT_PAGE: u64 = 1;
 /// The volume is of class cache: map entries may be clean copies, and a slow slot has one extent.
 const CACHE_CLASS: u64 = 1;
+/// Class span: map entries may be clean copies, and name the slots of both drives.
+const TWO_PLACES: u64 = 2;
 
 const AT_MAGIC: usize = 0;
 const AT_VERSION: usize = AT_MAGIC + 16;
@@ -67,7 +70,8 @@ const AT_WISHES: usize = AT_QUIET + 4;
 /// First extent, extents, what: eight, eight and four bytes.
 const WISH_BYTES: usize = 20;
 const AT_BEHIND: usize = AT_WISHES + 4 + RANGES_MAX * WISH_BYTES;
-const AT_END: usize = AT_BEHIND + 8;
+const AT_INCLUSION: usize = AT_BEHIND + 8;
+const AT_END: usize = AT_INCLUSION + 4;
 const AT_CRC: usize = SUPERBLOCK_BYTES - 4;
 const _: () = assert!(AT_END <= AT_CRC && AT_GENERATION.is_multiple_of(8));
 
@@ -170,6 +174,8 @@ pub struct Superblock {
     pub tuning: Tuning,
     /// What is wished for ranges of the volume. Older versions know nothing of it.
     pub wishes: Wishes,
+    /// Class span: map entries may name two places. Set before the first one does, and for good.
+    pub two_places: bool,
     /// Features that an older version cannot write.
     pub read_only_compatible: u64,
 }
@@ -224,7 +230,11 @@ impl Superblock {
             },
         );
         put_u64(out, AT_FEATURES + 8, self.read_only_compatible);
-        put_u64(out, AT_FEATURES + 16, if class == Class::Cache { CACHE_CLASS } else { 0 });
+        let incompatible = match class {
+            Class::Cache => CACHE_CLASS,
+            Class::Span => TWO_PLACES * u64::from(self.two_places),
+        };
+        put_u64(out, AT_FEATURES + 16, incompatible);
         put_u64(out, AT_EXTENT_BYTES, self.geometry.extent_bytes);
         put_u64(out, AT_VOLUME_BYTES, self.geometry.volume_bytes);
         for (index, layout) in self.geometry.layouts.iter().enumerate() {
@@ -260,6 +270,7 @@ impl Superblock {
         put_u64(out, AT_STAGE, self.tuning.stage_bytes.map_or(0, |bytes| bytes + 1));
         put_u32(out, AT_QUIET, u32::from(self.tuning.quiet));
         put_u64(out, AT_BEHIND, self.tuning.behind_bytes.unwrap_or(0));
+        put_u32(out, AT_INCLUSION, u32::from(self.tuning.inclusion));
         let ranges = self.wishes.ranges();
         put_u32(out, AT_WISHES, ranges.len() as u32);
         for (n, range) in ranges.iter().enumerate() {
@@ -335,6 +346,10 @@ impl Superblock {
         if geometry.problem().is_some() {
             return None;
         }
+        let two_places = !is_cache && u64_at(bytes, AT_FEATURES + 16) & TWO_PLACES != 0;
+        if two_places && !geometry.fits_two_places() {
+            return None;
+        }
         let ranges = u32_at(bytes, AT_WISHES) as usize;
         let wish = |n: usize| {
             let at = AT_WISHES + 4 + n * WISH_BYTES;
@@ -382,8 +397,10 @@ impl Superblock {
                 stage_bytes: u64_at(bytes, AT_STAGE).checked_sub(1),
                 quiet: u32_at(bytes, AT_QUIET) != 0,
                 behind_bytes: Some(u64_at(bytes, AT_BEHIND)).filter(|bytes| *bytes > 0),
+                inclusion: two_places && u32_at(bytes, AT_INCLUSION) != 0,
             },
             wishes,
+            two_places,
             read_only_compatible: u64_at(bytes, AT_FEATURES + 8),
         };
         // Counts near the end of u64 would overflow; an LSN per block takes 10^13 years to get there.
@@ -398,6 +415,15 @@ impl Superblock {
     /// Class cache: whether all that was flushed is on the slow drive.
     pub fn brings_home(&self) -> bool {
         self.geometry.class == Class::Cache && self.cache_mode.brings_home()
+    }
+
+    /// What the entries of the map may say.
+    pub fn entry_form(&self) -> EntryForm {
+        match self.geometry.class {
+            Class::Cache => EntryForm::OwnSlot,
+            Class::Span if self.two_places => EntryForm::TwoPlaces,
+            Class::Span => EntryForm::OnePlace,
+        }
     }
 
     /// Whether the slow drive keeps a doubt page.
@@ -448,8 +474,10 @@ pub(crate) mod tests {
                 quiet: true,
                 stage_bytes: Some(0),
                 behind_bytes: Some(16 * MIB),
+                inclusion: true,
             },
             wishes: Wishes::default().with(7, 9, Some(Wish::Pinned)).unwrap(),
+            two_places: true,
             read_only_compatible: 0,
         }
     }

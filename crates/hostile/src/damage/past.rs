@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use engine::format::superblock::COPY_POSITIONS;
-use engine::{CreateOptions, Engine, Error, Geometry, OpenOptions, Tier, create};
+use engine::{CreateOptions, Engine, Error, Geometry, OpenOptions, Tier, Tuning, Wish, create};
 use io::units::{KIB, MIB, MILLISECOND_NS};
 use io::{Durability, Io, Volume, ZeroMode};
 use twin::{DriveSpec, Random, Simulation, Snapshot};
@@ -53,8 +53,11 @@ fn live(seed: u64) -> (Snapshot, Geometry, Content) {
     let spec = |spec: DriveSpec| DriveSpec { atomic_write_bytes, ..spec };
     simulation.add_drive(spec(DriveSpec::fast("fast", 16 * MIB)));
     simulation.add_drive(spec(DriveSpec::slow("slow", 96 * MIB)));
+    // Every second one keeps below what goes up.
+    let tuning = Tuning { inclusion: seed.is_multiple_of(2), ..Tuning::default() };
+    let options = CreateOptions { tuning, ..CreateOptions::new("past") };
     let geometry = on(&simulation, |io, fast, slow| async move {
-        create(&io, &fast, &slow, CreateOptions::new("past"), &|_, _| ()).await.unwrap().geometry
+        create(&io, &fast, &slow, options, &|_, _| ()).await.unwrap().geometry
     });
     let mut content = Content::new();
     let sessions = 1 + random.below(3);
@@ -85,7 +88,13 @@ struct Life {
 
 impl Life {
     async fn go_on(&mut self) {
-        for _ in 0..10 + self.random.below(60) {
+        let steps = 10 + self.random.below(60);
+        for step in 0..steps {
+            if step == steps / 3 {
+                self.wish(Wish::Cold).await;
+            } else if step == 2 * steps / 3 {
+                self.wish(Wish::Pinned).await;
+            }
             let extent = match self.random.below(EXTENTS) {
                 // Some are written again and again.
                 n if n % 3 == 0 => n % 12,
@@ -110,6 +119,12 @@ impl Life {
             // The last records are known to be durable.
             self.io.sleep(500 * MILLISECOND_NS).await;
         }
+    }
+
+    /// Has what is used most go down, or up.
+    async fn wish(&mut self, wish: Wish) {
+        self.engine.wish(&[(0, 16 * 128 * KIB)], Some(wish)).await.unwrap();
+        self.io.sleep(2000 * MILLISECOND_NS).await;
     }
 
     async fn put(&mut self, at: u64, length: u64) {
