@@ -27,6 +27,7 @@ mod server;
 mod settings;
 mod signatures;
 mod survey;
+mod switch;
 mod table;
 mod tally;
 mod volume_file;

@@ -94,6 +94,9 @@ pub struct VolumeStatus {
     pub buffer_bytes: Option<u64>,
     /// Extents that hold data.
     pub extents_mapped: Option<u64>,
+    /// Of these, those on the fast drive of which the slow drive has the same.
+    #[serde(default)]
+    pub extents_clean: Option<u64>,
     /// Who serves it; `None` when nobody does.
     pub server: Option<ServerStatus>,
     /// What cannot be read because a drive is gone or of damage; `None` while all is well.
@@ -385,6 +388,7 @@ impl VolumeStatus {
             memory_bytes: Some(engine.memory_bytes + buffers.held_bytes as u64),
             buffer_bytes: Some(buffers.held_bytes as u64),
             extents_mapped: Some(engine.extents_mapped),
+            extents_clean: Some(engine.extents_clean),
             server: Some(server),
             loss: engine.loss.map(LossStatus::from),
             requests: Some(RequestStatus {
@@ -473,6 +477,7 @@ impl VolumeStatus {
             memory_bytes: geometry.map(|geometry| geometry.map_memory_bytes()),
             buffer_bytes: None,
             extents_mapped: None,
+            extents_clean: None,
             server: None,
             loss: None,
             requests: None,

@@ -112,3 +112,23 @@ fn modes_are_for_caches_and_writethrough_is_not_deferred() {
     place.bimetal(&["attach-cache", "v", "--fast", "new.fast:64M"]).expect(4, &["class span"]);
     assert!(!place.path("new.fast").exists());
 }
+
+#[test]
+fn inclusion_is_for_class_span_and_is_set_at_creation_or_in_use() {
+    let place = Place::new();
+    let drives = ["--fast", "v.fast:64M", "--slow", "v.slow:256M"];
+    let create = |words: &[&str]| place.bimetal(&[&["create", "v"][..], &drives, words].concat());
+    create(&["--class", "cache", "--inclusion", "on"]).expect(2, &["class span"]);
+    create(&["--inclusion", "on"]).expect(0, &[]);
+    place.bimetal(&["set", "v", "inclusion=perhaps"]).expect(2, &["neither on nor off"]);
+    let server = place.serve(&["v"]);
+    let status = place.status("v");
+    assert_eq!(
+        (&status["policy"]["inclusion"], &status["extents_clean"]),
+        (&true.into(), &0.into())
+    );
+    place.bimetal(&["set", "v", "inclusion=off"]).expect(0, &[]);
+    assert_eq!(place.status("v")["policy"]["inclusion"], false);
+    assert_eq!(server.stop().code(), Some(0));
+    place.bimetal(&["check", "v"]).expect(0, &[]);
+}

@@ -468,10 +468,11 @@ fn settle(shared: &Shared, jobs: &[Job], done: &[bool], before: Lsn) {
             continue;
         }
         let residence = match job.target {
-            Target::InPlace(_)
-                if mapping.is_clean() && (canary!(CopyLeftBehind) || canary!(DirtyKeepsBelow)) =>
-            {
+            Target::InPlace(_) if mapping.is_clean() && canary!(CopyLeftBehind) => {
                 mapping.residence()
+            }
+            Target::InPlace(copy) if job.planned == Some(copy) && canary!(DirtyKeepsBelow) => {
+                (Some(copy), mapping.original())
             }
             Target::InPlace(home) | Target::Whole { home, .. } => (Some(home), None),
             Target::Both { copy, own } => (Some(copy), Some(own)),

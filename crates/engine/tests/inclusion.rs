@@ -198,7 +198,7 @@ fn inclusion_is_refused_where_it_means_nothing() {
     rig.run(|io, fast, slow| async move {
         let tuning = Tuning { inclusion: true, ..Tuning::default() };
         let cache = CreateOptions { class: Class::Cache, tuning, ..CreateOptions::new("test") };
-        let refused = plan(fast.info(), slow.info(), &cache).err().expect("refused");
+        let refused = plan(fast.info(), slow.info(), &cache).expect_err("refused");
         assert!(refused.to_string().contains("class span"), "{refused}");
         let cache = CreateOptions { tuning: Tuning::default(), ..cache };
         create(&io, &fast, &slow, cache, &|_, _| ()).await.unwrap();

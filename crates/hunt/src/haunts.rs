@@ -173,7 +173,7 @@ pub(crate) fn runs(canary: Canary) -> &'static [u64] {
         Canary::FlushFailureForgotten => &[36],
         Canary::ReplayBeginsLate => &[4],
         Canary::ReplayedFreshKeepsLog => &[1],
-        Canary::GenerationsUncompared => &[11],
+        Canary::GenerationsUncompared => &[14],
         _ => &[],
     }
 }

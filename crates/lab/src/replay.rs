@@ -69,6 +69,8 @@ pub struct VolumeOutcome {
     pub slow_busy_s: f64,
     /// The same, as a share of the time.
     pub slow_busy_share: f64,
+    /// Flushes sent to the slow drive, for clients and for the volume itself.
+    pub slow_flushes: u64,
     /// Bytes that moved up.
     pub promoted_bytes: u64,
     /// Bytes that moved down from slots.

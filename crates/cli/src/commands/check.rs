@@ -40,6 +40,8 @@ struct Check {
     /// What is damaged but has an intact copy: the next start for writing repairs it.
     repairable: Vec<String>,
     extents_mapped: Mapped,
+    /// They are on both drives.
+    extents_clean: u64,
     log_records: u64,
     log_dirty_bytes: u64,
     map_pages: u64,
@@ -81,6 +83,7 @@ pub fn run(arguments: &CheckArguments, settings: &Settings) -> Outcome {
         opens: report.opens,
         repairable: report.repairable,
         extents_mapped: Mapped { fast, slow },
+        extents_clean: report.extents_clean,
         log_records: report.log_records,
         log_dirty_bytes: report.log_dirty_bytes,
         map_pages: report.map_pages,
@@ -112,8 +115,12 @@ fn text(check: &Check) -> String {
     // After an error in the map nothing was counted.
     if check.errors.is_empty() || fast + slow > 0 {
         let pages = check.map_pages;
+        let both = match check.extents_clean {
+            0 => String::new(),
+            clean => format!(", {clean} of them on both"),
+        };
         line(format!(
-            "{pages} map pages, {fast} extents on the fast drive, {slow} on the slow one"
+            "{pages} map pages, {fast} extents on the fast drive, {slow} on the slow one{both}"
         ));
     }
     if check.log_records > 0 {

@@ -24,6 +24,7 @@ use crate::in_use;
 use crate::progress;
 use crate::server::ServerRecord;
 use crate::settings::Settings;
+use crate::switch::Switch;
 use crate::table::{Align, Table};
 use crate::volume_file::{self, VolumeFile};
 use crate::volume_name::VolumeName;
@@ -65,6 +66,10 @@ pub struct CreateArguments {
     /// What a flush promises: strict, or deferred=MS[,BYTES] to lose up to so much at a power cut
     #[arg(long, value_name = "MODE", default_value = "strict")]
     durability: FlushMode,
+    /// Class span: whether what goes up keeps its slot on the slow drive while there is room, so that
+    /// losing the fast drive loses less
+    #[arg(long, value_enum, default_value = "off")]
+    inclusion: Switch,
     /// Show what would be done and touch nothing
     #[arg(long)]
     dry_run: bool,
@@ -156,7 +161,10 @@ pub fn run(arguments: &CreateArguments, settings: &Settings) -> Outcome {
         landing_bytes: arguments.landing,
         flush_mode: arguments.durability,
         cache_mode: arguments.mode.unwrap_or_default(),
-        tuning: engine::Tuning::default(),
+        tuning: engine::Tuning {
+            inclusion: arguments.inclusion == Switch::On,
+            ..engine::Tuning::default()
+        },
     };
     let geometry = engine::plan(&fast.info(), &slow.info(), &options)
         .map_err(|error| Failure::usage(error.to_string()))?;

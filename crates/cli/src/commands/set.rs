@@ -28,13 +28,15 @@ use crate::volume_name::VolumeName;
   bimetal set vol0 quiet=true                     (the slow drive may sleep; writes wait in the log)
   bimetal set vol0 stage=512M                     (RAM for what was read from the slow drive)
   bimetal set vol0 write_behind=16M               (so much is acknowledged before it is written)
+  bimetal set vol0 inclusion=on                   (class span: what goes up stays below while there is room)
 
 A volume that is served is changed while it is in use; one that is not is opened, changed and closed.")]
 pub struct SetArguments {
     /// Name of the volume, as given at 'create'
     name: VolumeName,
     /// durability=strict|deferred=MS[,BYTES], mode=writethrough|writearound|writeback,
-    /// wear_gb_per_day=GB|none, quiet=true|false, stage=BYTES|default or write_behind=BYTES|off
+    /// wear_gb_per_day=GB|none, quiet=true|false, stage=BYTES|default, write_behind=BYTES|off or
+    /// inclusion=on|off
     #[arg(value_name = "SETTING=VALUE")]
     setting: Setting,
 }
@@ -102,6 +104,8 @@ struct Changed {
     stage: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     write_behind: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    inclusion: Option<String>,
     /// It is served, and was changed while in use.
     live: bool,
 }
@@ -135,6 +139,7 @@ pub fn run(arguments: &SetArguments, settings: &Settings) -> Outcome {
         quiet: value_of("quiet"),
         stage: value_of("stage"),
         write_behind: value_of("write_behind"),
+        inclusion: value_of("inclusion"),
         live,
     };
     settings.output.show("set", &changed, |changed| {

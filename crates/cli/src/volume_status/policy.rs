@@ -23,6 +23,9 @@ pub struct PolicyStatus {
     pub wear_bytes_per_day: Option<u64>,
     /// The slow drive may sleep.
     pub quiet: bool,
+    /// Class span: what goes up keeps its slot below while there is room.
+    #[serde(default)]
+    pub inclusion: bool,
     /// How often it was woken while it may, by cause.
     pub wakes: BTreeMap<String, u64>,
     /// Clients' requests that met background work which could have waited.
@@ -52,6 +55,7 @@ impl From<engine::PolicyStatus> for PolicyStatus {
             around_us: policy.around_us.round() as u64,
             wear_bytes_per_day: policy.tuning.wear_bytes_per_day,
             quiet: policy.tuning.quiet,
+            inclusion: policy.tuning.inclusion,
             wakes: [
                 ("read", policy.wakes.reads),
                 ("write", policy.wakes.writes),
@@ -123,7 +127,10 @@ impl PolicyStatus {
                 self.wakes.iter().map(|(cause, count)| format!("{count} {cause}")).collect();
             format!("quiet, the slow drive was woken by: {}", wakes.join(", ").replace('_', " "))
         });
-        let texts: Vec<String> = wear.into_iter().chain(quiet).collect();
+        let inclusion = self
+            .inclusion
+            .then(|| "what goes up stays on the slow drive while there is room".to_owned());
+        let texts: Vec<String> = wear.into_iter().chain(quiet).chain(inclusion).collect();
         (!texts.is_empty()).then(|| texts.join("; "))
     }
 

@@ -21,11 +21,13 @@ impl RiskStatus {
             let drive = &engine.drives[tier.index()];
             (drive.slots - drive.slots_free) * extent_bytes
         };
+        let clean = engine.extents_clean * extent_bytes;
         match engine.geometry.class {
-            // What is in the log is newer than what its extent has at home, wherever that is.
+            // What is in the log is newer than what its extent has at home, wherever that is. A clean
+            // copy and its original are on both.
             Class::Span => RiskStatus {
-                fast_bytes: used(Tier::Fast) + engine.log.dirty_bytes,
-                slow_bytes: used(Tier::Slow),
+                fast_bytes: used(Tier::Fast).saturating_sub(clean) + engine.log.dirty_bytes,
+                slow_bytes: used(Tier::Slow).saturating_sub(clean),
             },
             Class::Cache => RiskStatus {
                 fast_bytes: engine.dirty_bytes,

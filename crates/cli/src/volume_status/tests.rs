@@ -31,6 +31,7 @@ fn superblock(role: Tier, state: State) -> Superblock {
         alone: false,
         tuning: engine::Tuning::default(),
         wishes: engine::Wishes::default(),
+        two_places: false,
         read_only_compatible: 0,
     }
 }

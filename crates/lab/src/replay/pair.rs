@@ -33,6 +33,8 @@ pub struct PairSpec {
     fast: DriveSpec,
     slow: DriveSpec,
     class: PairClass,
+    /// What goes up keeps its slot below.
+    inclusion: bool,
     seed: u64,
 }
 
@@ -61,7 +63,13 @@ impl PairSpec {
                 ..profile.spec(choice)
             })
         };
-        Ok(PairSpec { fast: spec(fast)?, slow: spec(slow)?, class, seed })
+        Ok(PairSpec { fast: spec(fast)?, slow: spec(slow)?, class, inclusion: false, seed })
+    }
+
+    /// The volume keeps below what goes up, or does not; for capacities that add up.
+    #[must_use]
+    pub fn with_inclusion(&self, inclusion: bool) -> PairSpec {
+        PairSpec { inclusion, ..self.clone() }
     }
 
     /// Size of the fast drive.
@@ -123,7 +131,7 @@ impl Pair {
         let drives = [&spec.fast, &spec.slow].map(|drive| simulation.add_drive(drive.clone()));
         let io = simulation.boot();
         let devices = drives.map(|drive| simulation.device(&io, drive));
-        let made = simulation.run(&io, prepare(&io, &devices, spec.class, ground)).done();
+        let made = simulation.run(&io, prepare(&io, &devices, &spec, ground)).done();
         let engine = made.map_err(|error| format!("the volume cannot be made: {error}"))?;
         let volume = Served::new(io.clone(), engine);
         Ok(Pair { simulation, drives, io, volume, fast_bytes: spec.fast.size_bytes })
@@ -211,6 +219,7 @@ impl Pair {
             fast_bytes: self.fast_bytes,
             read_hit: 1.0 - slow_bytes as f64 / read_bytes.max(1) as f64,
             slow_busy_s,
+            slow_flushes: to.slow.flushes - from.slow.flushes,
             slow_busy_share: slow_busy_s / outcome.seconds.max(1e-9),
             promoted_bytes,
             demoted_bytes,
@@ -245,18 +254,19 @@ struct Counts {
 async fn prepare(
     io: &Io,
     devices: &[Device; 2],
-    class: PairClass,
+    spec: &PairSpec,
     ground: &Ground,
 ) -> Result<Engine, engine::Error> {
     let [fast, slow] = devices;
     let mut options = CreateOptions::new("laboratory");
-    if let PairClass::Cache(mode) = class {
+    options.tuning.inclusion = spec.inclusion;
+    if let PairClass::Cache(mode) = spec.class {
         options.class = Class::Cache;
         options.cache_mode = mode;
     }
     engine::create(io, fast, slow, options, &|_, _| ()).await?;
     let engine = Engine::open(io, fast, slow, OpenOptions::default()).await?;
-    let in_the_way = match class {
+    let in_the_way = match spec.class {
         PairClass::Fusion => occupy_fast(io, &engine, ground).await?,
         PairClass::Cache(_) => Vec::new(),
     };

@@ -23,6 +23,7 @@ use crate::progress;
 use crate::selection;
 use crate::server::ServerLock;
 use crate::settings::Settings;
+use crate::switch::Switch;
 use crate::table::{Align, Table};
 use crate::volume_name::VolumeName;
 
@@ -60,6 +61,9 @@ pub struct ReplayArguments {
     /// cache: when a write is on the slow drive
     #[arg(long, value_name = "MODE", default_value = "writeback")]
     mode: CacheMode,
+    /// fusion: whether what goes up keeps its slot on the slow drive while there is room
+    #[arg(long, value_enum, default_value = "off")]
+    inclusion: Switch,
     /// Decides what a simulation draws
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -155,7 +159,11 @@ impl Work<'_> {
             "cache" => PairClass::Cache(arguments.mode),
             _ => PairClass::Fusion,
         };
-        let spec = pair_named(names, class, arguments.seed)?;
+        let inclusion = arguments.inclusion == Switch::On;
+        if inclusion && class != PairClass::Fusion {
+            return Err(Failure::usage("--inclusion is for fusion:FAST+SLOW"));
+        }
+        let spec = pair_named(names, class, arguments.seed)?.with_inclusion(inclusion);
         let (ground, warm_up) = self.ground(spec.slow_bytes())?;
         let spec = match arguments.fast_size {
             None => spec,
