@@ -4,7 +4,7 @@
 //!   drive only whole extents, and only when the fast drive has no slot to spare (a stream), unless
 //!   the placement says that overwrites stay below;
 //! * *fresh*: whole extents, to a newly taken slot; the mapping and the data's CRC go to the log;
-//! * *log*: everything else. So too what is written to a clean copy of class cache: with its first
+//! * *log*: everything else. So too what is written to a clean copy: with its first
 //!   change in place the slow drive's slot would be old and pass for current.
 
 use std::rc::Rc;
