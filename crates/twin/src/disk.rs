@@ -4,7 +4,7 @@
 //!   a time; the next one enters when one has ended, after the time a command takes on its way.
 //! * The arm does one thing at a time, and takes next what it gets at soonest: seek, settle and the
 //!   wait for the sector to come round. Commands of the host come before cached writes, unless a
-//!   write waits for room in the pool.
+//!   write waits for room in the pool, or a flush for them: a drive that let reads go first would never end it.
 //! * After a read the head stays and goes on reading, until it is needed elsewhere or its buffer is
 //!   full; some disks stay for a multiple of what was read, whatever other read waits (SCSI calls it the
 //!   minimum of reading ahead). What it has read, and what waits in the pool, is read without the arm.
@@ -260,7 +260,10 @@ impl Disk {
         if let Some(at) = self.buffer.position(from_ns, &self.geometry) {
             self.head = self.geometry.place(at);
         }
-        let crowded = self.inside.iter().any(|command| command.stage == Stage::Crowded);
+        let crowded = self
+            .inside
+            .iter()
+            .any(|command| matches!(command.stage, Stage::Crowded | Stage::Flushing(_)));
         let command = self.soonest_command(from_ns);
         if command.is_some_and(|(index, _)| self.stays_before(index, from_ns)) {
             return;
