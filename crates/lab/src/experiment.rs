@@ -1,6 +1,7 @@
 //! The published experiments: steps of workloads, the figures they give, and what was published.
 
 mod boot;
+mod caches;
 mod chart;
 mod flush_cost;
 mod fusion;
@@ -136,6 +137,7 @@ pub enum Stage {
 pub fn all() -> Vec<Box<dyn Experiment>> {
     vec![
         Box::new(boot::Boot),
+        Box::new(caches::Caches),
         Box::new(flush_cost::FlushCost),
         Box::new(fusion::Fusion),
         Box::new(io_size::IoSize),

@@ -28,6 +28,8 @@ use crate::random::Random;
 const BUILT_IN: &[&str] = &[
     include_str!("../profiles/al13seb900.toml"),
     include_str!("../profiles/apple-ans-m1.toml"),
+    include_str!("../profiles/emulated-disk.toml"),
+    include_str!("../profiles/emulated-ssd.toml"),
     include_str!("../profiles/fusion-io-iodrive.toml"),
     include_str!("../profiles/imac-fusion-disk.toml"),
     include_str!("../profiles/imac-fusion-ssd.toml"),

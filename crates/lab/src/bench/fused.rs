@@ -1,6 +1,6 @@
 //! Two twins fused by the engine that ships, in virtual time.
 
-use engine::{Class, CreateOptions, Engine, OpenOptions, Placement};
+use engine::{CacheMode, Class, CreateOptions, Engine, OpenOptions, Placement};
 use io::Io;
 use twin::{DriveId, DriveSpec, Profile, Simulation};
 
@@ -20,26 +20,43 @@ pub enum FusedKind {
     Own,
     /// As was seen of Apple's Fusion Drive.
     Apple,
-    /// The fast drive is a cache of the slow one (class cache), as in a hybrid drive.
+    /// The fast drive is a cache of the slow one (class cache), as in a hybrid drive: a flush ends when
+    /// both have everything.
     Hybrid,
+    /// The same; a flush ends when the fast drive has everything.
+    WriteBack,
 }
 
 impl FusedKind {
+    /// All.
+    pub const ALL: [FusedKind; 4] =
+        [FusedKind::Own, FusedKind::Apple, FusedKind::Hybrid, FusedKind::WriteBack];
+
     /// What stands before the names of its drives.
     pub fn scheme(self) -> &'static str {
         match self {
             FusedKind::Own => "fusion",
             FusedKind::Apple => "apple-fusion",
             FusedKind::Hybrid => "hybrid",
+            FusedKind::WriteBack => "hybrid-write-back",
         }
     }
 
     fn open_options(self) -> OpenOptions {
         let placement = match self {
-            FusedKind::Own | FusedKind::Hybrid => Placement::default(),
+            FusedKind::Own | FusedKind::Hybrid | FusedKind::WriteBack => Placement::default(),
             FusedKind::Apple => Placement::Fusion,
         };
         OpenOptions { placement, ..OpenOptions::default() }
+    }
+
+    fn create_options(self) -> CreateOptions {
+        let (class, cache_mode) = match self {
+            FusedKind::Own | FusedKind::Apple => (Class::Span, CacheMode::default()),
+            FusedKind::Hybrid => (Class::Cache, CacheMode::WriteThrough),
+            FusedKind::WriteBack => (Class::Cache, CacheMode::WriteBack),
+        };
+        CreateOptions { class, cache_mode, ..CreateOptions::new("laboratory") }
     }
 }
 
@@ -100,9 +117,7 @@ impl Running {
         let devices = drives.map(|drive| simulation.device(&io, drive));
         let opened = simulation.run(&io, async {
             let [fast, slow] = &devices;
-            let class = if kind == FusedKind::Hybrid { Class::Cache } else { Class::Span };
-            let options = CreateOptions { class, ..CreateOptions::new("laboratory") };
-            engine::create(&io, fast, slow, options, &|_, _| ()).await?;
+            engine::create(&io, fast, slow, kind.create_options(), &|_, _| ()).await?;
             Engine::open(&io, fast, slow, kind.open_options()).await
         });
         let engine =

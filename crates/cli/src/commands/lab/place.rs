@@ -37,7 +37,7 @@ pub fn find(text: &str, seed: u64, settings: &Settings) -> Result<Place, Failure
         let bench = TwinBench::new(choice, seed).map_err(Failure::usage)?;
         return Ok(simulated(Box::new(bench)));
     }
-    for kind in [FusedKind::Own, FusedKind::Apple, FusedKind::Hybrid] {
+    for kind in FusedKind::ALL {
         let pair = text.strip_prefix(kind.scheme()).and_then(|rest| rest.strip_prefix(':'));
         if let Some(pair) = pair {
             let bench = FusedBench::new(pair, kind, seed).map_err(Failure::usage)?;

@@ -30,7 +30,7 @@ report' reads); steps that are done there are not done again.")]
 pub struct RunArguments {
     /// An experiment ('bimetal lab list') or a fio job file
     what: String,
-    /// twin:NAME, fusion:FAST+SLOW, apple-fusion:FAST+SLOW, hybrid:FAST+SLOW, DEV, FILE, FILE:SIZE, VOLUME or an NBD URI
+    /// twin:NAME, fusion:FAST+SLOW, apple-fusion:FAST+SLOW, hybrid:FAST+SLOW, hybrid-write-back:FAST+SLOW, DEV, FILE, FILE:SIZE, VOLUME or an NBD URI
     #[arg(long, value_name = "PLACE")]
     on: String,
     /// Keep everything in this directory, and go on with what is there
@@ -161,6 +161,7 @@ fn matrix(figures: &[&FigureRecord]) -> Option<String> {
         let cell = |figure: &Option<&FigureRecord>| match figure {
             None => String::new(),
             Some(figure) if figure.published.is_none() => figure.measured_text(),
+            Some(figure) if figure.measured.is_none() => format!("[{}]", figure.published_text()),
             Some(figure) => format!("{} [{}]", figure.measured_text(), figure.published_text()),
         };
         table.row(std::iter::once((*row).to_owned()).chain(cells.iter().map(cell)));
