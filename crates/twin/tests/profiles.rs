@@ -25,8 +25,9 @@ fn play(simulation: &Simulation, drive: twin::DriveId, requests: u64) -> Outcome
             let _pass = done.enter(1).await;
             let mut random = Random::new(client);
             let mut buf = device.io().pool().take_zeroed(BLOCK as usize);
+            let blocks = (device.info().size_bytes / BLOCK).min(1 << 20);
             for step in 0..requests {
-                let at = random.below(1 << 20) * BLOCK;
+                let at = random.below(blocks) * BLOCK;
                 buf.fill(step as u8);
                 let outcome;
                 (buf, outcome) = device.write(at, buf).await;
