@@ -9,7 +9,7 @@
 //! | a header of the log that something says was durable | nothing: the next record repeats it |
 //! | the last header of a volume closed in order | a refusal to open |
 //! | a data block of the log, likewise | an error when that block is read |
-//! | the last record, of which nothing says that it was durable | it is as if it had not been written |
+//! | the last record, of which nothing says that it was durable | it is as if it had not been written; where its data cannot be read, an error |
 //! | a home | its bytes are returned as they are: data at rest has no checksum |
 //! | what is not in use | nothing |
 //!

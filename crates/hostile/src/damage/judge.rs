@@ -223,7 +223,9 @@ fn compare(image: &Image, damage: &Damage, seen: &Seen) -> Result<Outcome, Strin
     }
     if wrong.is_empty() && unread <= 1 {
         return match (region, damage) {
-            (Some(Region::LogData) | None, _) | (Some(Region::Home), Damage::Unreadable(..)) => {
+            // What cannot be read of the last record was written once: it may not pass for torn.
+            (Some(Region::LogData) | None, _)
+            | (Some(Region::Home | Region::LastRecord), Damage::Unreadable(..)) => {
                 Ok(Outcome::ReadError)
             }
             _ => Err(format!("{unread} blocks cannot be read")),
@@ -323,7 +325,8 @@ fn told(
             !report.repairable.is_empty() && report.errors.is_empty()
         }
         Some(Region::LogData) => !report.errors.is_empty() || outcome == Outcome::Right,
-        Some(Region::Unused | Region::Home | Region::LastRecord) => report.errors.is_empty(),
+        Some(Region::LastRecord) => report.errors.is_empty() == (outcome != Outcome::ReadError),
+        Some(Region::Unused | Region::Home) => report.errors.is_empty(),
         _ => true,
     };
     if told {
