@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use io::units::{MILLISECOND_NS, SECOND_NS};
 
-use crate::address::Tier;
+use crate::address::{ExtentId, Tier};
 use crate::checkpoint::{checkpoint, vouch};
 use crate::cleaning;
 use crate::demise::look_at_suspects;
@@ -34,6 +34,10 @@ const RECLAIM_SHARE: u64 = 16;
 /// Youth is ended when so many extents have it, and slots are freed when so many wait: bounds
 /// memory, and what recovery must verify.
 const YOUNG_MAX: usize = 8192;
+/// Room in the log that records of a batch of moves take at most: beside a full log they wait.
+const MOVE_BLOCKS: u64 = 8;
+/// So many slots that were given up are worth a durable record when slots are short.
+const SLOTS_WORTH_A_RECORD: usize = 8;
 /// Destage could do nothing because requests hold the extents: look again after so long.
 const HELD_UP_NS: u64 = 5 * MILLISECOND_NS;
 /// Clients are busy, and something waits to be moved: look again after so long.
@@ -64,12 +68,14 @@ enum Work {
 /// Runs until the engine closes.
 pub(crate) async fn run(shared: Rc<Shared>) {
     let mut failed_at = None;
+    let mut moved_in_vain = false;
     loop {
         if suspects(&shared) {
             look_at_suspects(&shared).await;
         }
         let now_ns = shared.io.now_ns();
-        let mut work = choose(&mut shared.state.borrow_mut(), now_ns, shared.slow.is_idle());
+        let slow_is_idle = shared.slow.is_idle();
+        let mut work = choose(&mut shared.state.borrow_mut(), now_ns, slow_is_idle, !moved_in_vain);
         if let Some(failed_at) = failed_at
             && now_ns < failed_at + RETRY_NS
             && !matches!(work, Work::Stop)
@@ -81,6 +87,9 @@ pub(crate) async fn run(shared: Rc<Shared>) {
             Work::Stop | Work::Rest(_) | Work::Doze(_) => None,
             _ => Some(shared.background.enter(1).await),
         };
+        if !matches!(work, Work::Rest(_)) {
+            moved_in_vain = false;
+        }
         let outcome = match work {
             Work::Stop => break,
             Work::Rest(until_ns) => {
@@ -114,6 +123,7 @@ pub(crate) async fn run(shared: Rc<Shared>) {
             }
             Work::Move(effort) => match move_some(&shared, effort).await {
                 Ok(false) if effort != Effort::All => {
+                    moved_in_vain = true;
                     drop(turn);
                     let soon = shared.io.now_ns() + BUSY_MOVE_NS;
                     rest(&shared, Some(soon), Rest::UntilIdle).await;
@@ -190,14 +200,31 @@ async fn destage_politely(shared: &Rc<Shared>) -> Result<Progress, Error> {
     outcome
 }
 
-/// What can be moved while clients are busy.
-fn choose_busy_move(state: &State, slow_is_idle: bool) -> Option<Work> {
-    let can_enter = state.slots[0].free() > state.slots_kept();
-    if state.stage.entering() > 0 && can_enter {
+/// What can be moved and costs the slow drive nothing: clean copies leave, what is staged enters, and slots come
+/// back for it.
+fn choose_free_move(state: &State) -> Option<Work> {
+    let enters = state.stage.entering() > 0;
+    let is_short = state.slots[0].free() <= state.slots_kept();
+    if enters && !is_short {
         return Some(Work::Move(Effort::Above));
     }
-    if state.stage.entering() > 0 && state.quarantine_waits_for_record() {
-        return Some(Work::DurablePoint);
+    if state.placer.first_leaving().is_some_and(|extent| leaves_for_free(state, extent)) {
+        return Some(Work::Move(Effort::Above));
+    }
+    let many_wait = is_short && state.quarantine.len() >= SLOTS_WORTH_A_RECORD;
+    ((enters || many_wait) && state.quarantine_waits_for_record()).then_some(Work::DurablePoint)
+}
+
+/// Whether the extent leaves without a copy: what is below is current, or it has left already.
+fn leaves_for_free(state: &State, extent: ExtentId) -> bool {
+    let mapping = state.map.get(extent);
+    mapping.is_clean() || mapping.home().is_none_or(|home| home.tier == Tier::Slow)
+}
+
+/// What can be moved while clients are busy.
+fn choose_busy_move(state: &State, slow_is_idle: bool) -> Option<Work> {
+    if let Some(work) = choose_free_move(state) {
+        return Some(work);
     }
     let waits = state.placer.has_leaving() || state.stage.entering() > 0;
     let leaves = waits && !state.quiet.is_wanted() && state.courtesy.allows(slow_is_idle);
@@ -207,7 +234,8 @@ fn choose_busy_move(state: &State, slow_is_idle: bool) -> Option<Work> {
     })
 }
 
-fn choose(state: &mut State, now_ns: u64, slow_is_idle: bool) -> Work {
+/// `tries_moves`: the last that were tried were not in vain.
+fn choose(state: &mut State, now_ns: u64, slow_is_idle: bool, tries_moves: bool) -> Work {
     // Requests under way may still need room in the log.
     if state.poisoned.is_some() || (state.closing && state.requests_ended()) {
         return Work::Stop;
@@ -223,6 +251,14 @@ fn choose(state: &mut State, now_ns: u64, slow_is_idle: bool) -> Work {
     let reclaimable = oldest_live.0 - state.log.tail().0;
     let worth = state.log.ring_blocks() / RECLAIM_SHARE;
     let urgent = !state.room_line.is_empty() || state.log_fill() >= FILL_BUSY;
+    // Emptying the log has less to do afterwards, but must never wait for room that moves took.
+    let may_move = tries_moves && state.room_line.is_empty() && state.has_room_for(MOVE_BLOCKS);
+    if urgent
+        && may_move
+        && let Some(work) = choose_free_move(state)
+    {
+        return work;
+    }
     if urgent && reclaimable >= worth {
         return Work::Checkpoint;
     }

@@ -209,6 +209,11 @@ impl Placer {
         self.leaving.pop_front()
     }
 
+    /// The same; it stays the next.
+    pub fn first_leaving(&self) -> Option<ExtentId> {
+        self.leaving.front().copied()
+    }
+
     /// It could not leave just now.
     pub fn leaves_later(&mut self, extent: ExtentId) {
         self.leaving.push_front(extent);

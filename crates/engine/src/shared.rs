@@ -67,6 +67,42 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// Of a volume on whose state nothing waits yet.
+    pub fn new(
+        io: &Io,
+        [fast, slow]: [Drive; 2],
+        superblock: Superblock,
+        state: State,
+        read_only: bool,
+    ) -> Shared {
+        Shared {
+            io: io.clone(),
+            fast,
+            slow,
+            geometry: superblock.geometry.clone(),
+            superblock: RefCell::new(superblock),
+            read_only,
+            state: RefCell::new(state),
+            log_work: WaitList::new(),
+            written: WrittenWaits::default(),
+            flushed: WaitList::new(),
+            room: WaitList::new(),
+            released: WaitList::new(),
+            accessed: WaitList::new(),
+            janitor_work: WaitList::new(),
+            flush_work: WaitList::new(),
+            behind_work: WaitList::new(),
+            behind_written: WaitList::new(),
+            superblock_turn: Gate::new(1),
+            background: Gate::new(1),
+            alone_turn: Gate::new(1),
+            mode_turn: Gate::new(1),
+            ended: WaitList::new(),
+            janitor_ended: Cell::new(false),
+            drain_waiters: Cell::new(0),
+        }
+    }
+
     pub fn drive(&self, tier: Tier) -> &Drive {
         match tier {
             Tier::Fast => &self.fast,

@@ -41,7 +41,6 @@ pub const FREE: &[Canary] = &[
     Canary::ClaimNotDurable,
     Canary::RepairedTogether,
     Canary::VouchedOverDirtyPage,
-    Canary::StrictWithoutFlush,
     // Found, but its engine hangs, and to see that takes a minute.
     Canary::TailPassesMarks,
 ];
@@ -129,9 +128,8 @@ pub(crate) fn haunts(canary: Canary) -> &'static [&'static str] {
         Canary::DoubtFailureIgnored => &[REFUSES],
         Canary::PartsOutOfOrder => &[PARTS],
         Canary::ToldBeyondBound => &[BOUND],
-        Canary::DeferredOverUnflushed | Canary::StrictWithoutFlush => {
-            &[SWITCHES, "deferred: the mode is changed under load"]
-        }
+        Canary::DeferredOverUnflushed => &[SWITCHES, "deferred: the mode is changed under load"],
+        Canary::StrictWithoutFlush => &["deferred: strict again over whole extents below"],
         Canary::DoubtNotMarked
         | Canary::DoubtNotFlushed
         | Canary::DoubtsUnheard

@@ -91,6 +91,7 @@ pub fn stories(seed: u64, atomic_write_bytes: u32) -> Vec<Story> {
         deferring::both_drives(&drives),
         deferring::destage(&drives),
         deferring::switches(&drives),
+        deferring::strict_again_below(&drives),
         racing::parts(&drives),
         racing::more_than_the_bound(&drives),
         racing::switches_below(&drives),

@@ -162,6 +162,29 @@ pub(super) fn switches(drives: &Drives) -> Story {
         })
 }
 
+/// Back to strict while whole extents on the slow drive are not flushed. Their records become durable by what
+/// the change itself writes, so they alone would be missed.
+pub(super) fn strict_again_below(drives: &Drives) -> Story {
+    drives
+        .story("deferred: strict again over whole extents below")
+        .prepare(|stage| async move {
+            lay(&stage.volume, 0..FAST_EXTENTS + 6).await?;
+            idle(&stage.volume).await;
+            // So wide that nothing is flushed for it.
+            let bound = Bound { age_ms: 60_000, bytes: 64 * MIB };
+            stage.volume.promise(FlushMode::Deferred(bound)).await
+        })
+        .act(|stage| async move {
+            let volume = &stage.volume;
+            for extent in 10..20 {
+                volume.write((FAST_EXTENTS + extent) * EXTENT, EXTENT, Volatile).await?;
+            }
+            volume.promise(FlushMode::Strict).await?;
+            volume.write(0, 4096, Volatile).await?;
+            insist(&stage, "writing to slow", |status| status.served.slow_bytes > 0)
+        })
+}
+
 /// Several clients that do everything at once, in deferred mode; another mixture for each seed.
 pub(super) fn mixture(drives: &Drives) -> Story {
     let seed = drives.seed;
