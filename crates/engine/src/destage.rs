@@ -184,7 +184,7 @@ fn choose(
         _ if zeros && (all || home.is_none()) => Some(Target::Hole),
         None => state.take_slot_for_new(extent).map(|home| Target::Whole { home, base: None }),
         // A hot extent takes the occasion to move up: its data passes through here anyway.
-        Some(base) if base.tier == Tier::Slow && goes_up(state, extent, written) => {
+        Some(base) if base.tier == Tier::Slow && goes_up(state, extent, blocks, written) => {
             let home = state.take_slot(Tier::Fast, extent)?;
             Some(Target::Whole { home, base: Some(base) })
         }
@@ -204,12 +204,18 @@ fn gives_up_copy(state: &State, extent: ExtentId) -> bool {
     state.map.get(extent).is_clean() && (around || state.bad_copies.contains(&extent))
 }
 
-fn goes_up(state: &mut State, extent: ExtentId, (fast_written, now_ns): (u64, u64)) -> bool {
+fn goes_up(
+    state: &mut State,
+    extent: ExtentId,
+    blocks: &[(u64, Logged)],
+    (fast_written, now_ns): (u64, u64),
+) -> bool {
+    let occasion = Occasion::Destaged { pieces: block_runs(blocks).len() };
     let slots = state.slots[Tier::Fast.index()].free() > state.slots_kept();
     slots
         && !state.homeward
         && !state.unreadable.contains(&extent)
-        && staging::admit(state, extent, Occasion::Destaged, fast_written, now_ns)
+        && staging::admit(state, extent, occasion, fast_written, now_ns)
 }
 
 /// Reads the blocks, writes them to their targets and flushes those. Says per job whether it is

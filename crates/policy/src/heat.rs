@@ -31,6 +31,8 @@ const ENTER_COUNT: f64 = 1.5;
 /// The count that is enough for what is in RAM while the drives rest: one read, lately. To write it to the
 /// fast drive costs nobody time then, and whoever starts a machine reads most of it once.
 const ENTER_AT_REST_COUNT: f64 = 0.5;
+/// An extent has proved itself, too, when so many pieces of it leave the log together.
+const SCATTERED_PIECES: usize = 4;
 /// How much hotter than what leaves.
 const HYSTERESIS: f64 = 2.0;
 /// While this share of the slots is free, everything may come.
@@ -61,7 +63,7 @@ impl Heat {
             stays: Stays::new(extents, log_bytes),
             coldest: Coldest::default(),
             around: Around::new(),
-            budget: Budget::new(),
+            budget: Budget::new(slots * extent_bytes),
             costs: Costs::new(extent_bytes),
             decisions: Decisions::default(),
             verdicts: Verdicts::default(),
@@ -143,7 +145,7 @@ impl Heat {
         let is_at_hand = match occasion {
             Occasion::LeavesStage { .. } | Occasion::Missed { is_stream: true } => true,
             Occasion::Missed { is_stream: false }
-            | Occasion::Destaged
+            | Occasion::Destaged { .. }
             | Occasion::Rest
             | Occasion::StagedAtRest => false,
         };
@@ -153,11 +155,17 @@ impl Heat {
         let read_once = occasion == Occasion::StagedAtRest
             && (ENTER_AT_REST_COUNT..ENTER_COUNT).contains(&count)
             && self.budget.has_spare(self.extent_bytes);
+        // Within one stay in the log it was written again and again, and never in order: so it will be
+        // in the next.
+        let scattered = match occasion {
+            Occasion::Destaged { pieces } => pieces >= SCATTERED_PIECES,
+            _ => false,
+        };
         if !(is_at_hand && plenty) {
             if let Occasion::Missed { is_stream: true } = occasion {
                 return Err(Refusal::Stream);
             }
-            if count < ENTER_COUNT && !read_once {
+            if count < ENTER_COUNT && !read_once && !scattered {
                 return Err(Refusal::NoEvidence);
             }
         }
@@ -177,6 +185,8 @@ impl Heat {
         };
         if read_once {
             self.budget.spend_spare(self.extent_bytes);
+        } else if plenty {
+            self.budget.fill(self.extent_bytes);
         } else if !at_rest {
             self.budget.spend(self.extent_bytes);
         }
@@ -192,10 +202,14 @@ impl Policy for Heat {
     fn reads_around(&mut self, touch: &Touch, fast: &dyn FastDrive) -> Result<(), NotAround> {
         let decision = if touch.is_stream {
             if self.has_plenty(fast) { Ok(()) } else { Err(NotAround::Stream) }
-        } else if self.around.pays(&self.costs) {
-            Ok(())
         } else {
-            Err(NotAround::DoesNotPay)
+            // One that has proved itself is on its way up, whatever comes of others.
+            let goes_up = self.is_hot(touch.extent) && self.budget.covers(self.extent_bytes);
+            if self.around.pays(&self.costs) || goes_up {
+                Ok(())
+            } else {
+                Err(NotAround::DoesNotPay)
+            }
         };
         self.decisions.count_around(decision);
         let verdict = decision.map_or_else(Verdict::NotStaged, |()| Verdict::Staged);

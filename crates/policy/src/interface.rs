@@ -44,7 +44,10 @@ pub enum Occasion {
         touched: bool,
     },
     /// Its blocks leave the log.
-    Destaged,
+    Destaged {
+        /// They are so many pieces, with blocks between them that were not written.
+        pieces: usize,
+    },
     /// It deserved a slot before, when there was no budget for it, and the drives rest now.
     Rest,
     /// All of it is in RAM, and the drives rest now.

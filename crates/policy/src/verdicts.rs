@@ -36,7 +36,7 @@ impl Verdict {
             Verdict::Up(Occasion::LeavesStage { .. } | Occasion::Missed { .. }) => {
                 "goes up: it was read"
             }
-            Verdict::Up(Occasion::Destaged) => "goes up: it was written, and is in use",
+            Verdict::Up(Occasion::Destaged { .. }) => "goes up: it was written, and is in use",
             Verdict::Up(Occasion::StagedAtRest) => "goes up: it was read, and the drives rest",
             Verdict::Up(Occasion::Rest) => "goes up: it is in use, and the drives rest",
             Verdict::Stays(Refusal::NoEvidence) => {

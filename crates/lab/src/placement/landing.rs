@@ -100,6 +100,11 @@ impl Landing {
         })
     }
 
+    /// Runs of pages of an extent that are here.
+    pub fn runs(&self, extent: Extent, pages: u16) -> Vec<(u16, u16)> {
+        self.extents.get(&extent).map_or_else(Vec::new, |waiting| waiting.pages.runs(pages))
+    }
+
     /// Takes all of an extent out.
     pub fn take(&mut self, extent: Extent) -> Option<Pages> {
         let waiting = self.extents.remove(&extent)?;

@@ -288,8 +288,10 @@ impl Volume<'_> {
     fn destage(&mut self, mut batch: Vec<Extent>) {
         batch.sort_by_key(|extent| self.ground.address(*extent));
         for extent in batch {
+            let extent_pages = (self.ground.extent_bytes() / PAGE_BYTES) as u16;
             if self.residence[extent.index()] == Residence::Slow {
-                self.consider(extent, Occasion::Destaged);
+                let pieces = self.landing.runs(extent, extent_pages).len();
+                self.consider(extent, Occasion::Destaged { pieces });
             }
             let Some(pages) = self.landing.take(extent) else { continue };
             if self.residence[extent.index()] != Residence::Slow {
@@ -297,7 +299,6 @@ impl Volume<'_> {
                 continue;
             }
             let address = self.ground.address(extent);
-            let extent_pages = (self.ground.extent_bytes() / PAGE_BYTES) as u16;
             for (first, behind) in pages.runs(extent_pages) {
                 let length = u64::from(behind - first) * PAGE_BYTES;
                 self.outcome.destage_s +=
