@@ -1,4 +1,4 @@
-use engine::{CreateOptions, Lsn, Uuid, plan};
+use engine::{CreateOptions, Lsn, State, Uuid, plan};
 use io::DeviceInfo;
 use io::units::{GIB, MIB};
 
