@@ -20,13 +20,16 @@ use twin::{CacheLoss, DriveId, DriveSpec, Random, Simulation};
 /// Stories are the same in each run; other seeds are for hunting.
 const SEED: u64 = 1;
 
+/// Each so many-th operation is cut here, so that the tests of this crate take minutes.
+const STRIDE: u64 = 41;
+
 /// Plays a share of the stories; more tests run side by side. Deferred mode is told elsewhere.
 fn survives(mode: CacheMode, atomic_write_bytes: u32) {
     let through = mode.brings_home();
     // What only the slow drive has of unflushed writes is as whole as that drive writes it.
     let alone_every = if through && atomic_write_bytes == 512 { 0 } else { 8 };
     let mut effort = Effort {
-        stride: 23,
+        stride: STRIDE,
         seeds: 1,
         recut_every: 500,
         relive_every: 8,
@@ -51,7 +54,7 @@ fn survives(mode: CacheMode, atomic_write_bytes: u32) {
         }
         // Write-around is write-through but for what becomes of copies, which has stories of its own.
         let sparing = if mode == CacheMode::WriteAround { 5 } else { 1 };
-        effort.stride = 23 * sparing * story.stride;
+        effort.stride = STRIDE * sparing * story.stride;
         let begun = std::time::Instant::now();
         let report = enumerate(&Cached(mode), &story, &effort);
         println!(
