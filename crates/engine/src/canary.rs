@@ -366,6 +366,28 @@ mod cage {
         BytesUnbound,
         /// In deferred mode requests end while more bytes are exposed than the bound allows.
         ToldBeyondBound,
+        /// A flush takes away the notes of homes that were written while it ran.
+        NotesTakenLate,
+        /// A mark of doubt that is being taken away counts as standing.
+        LeavingMarkTrusted,
+        /// A read for the stage whose home changed is forgotten, and passes for the next one.
+        StageComingForgotten,
+        /// A failed write of a destage counts as done.
+        DestageFailureIgnored,
+        /// Of a map page that both drives have the fast one's is taken, newer or not.
+        SlowPageIgnored,
+        /// A map page that a drive refuses counts as written.
+        PageFailureIgnored,
+        /// Into write-through: a flush during the change leaves what it covers on the fast drive.
+        FlushesStayAbove,
+        /// Write-back begins before the superblocks say so.
+        BackBeforeTold,
+        /// In deferred mode requests end while something is exposed for up to twice the bound.
+        ToldTooLate,
+        /// In deferred mode a flush begins when the bound is reached.
+        FlushedTooLate,
+        /// In deferred mode trims count as no change.
+        TrimsNotExposed,
     }
 
     thread_local! {

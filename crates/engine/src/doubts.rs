@@ -101,7 +101,8 @@ impl Doubts {
 
     fn mark(&mut self, region: u64) {
         let (word, mask) = (region as usize / 64, 1 << (region % 64));
-        if self.wanted[word] & mask == 0 {
+        let known = if canary!(LeavingMarkTrusted) { &self.marked } else { &self.wanted };
+        if known[word] & mask == 0 {
             self.wanted[word] |= mask;
             self.changed = true;
         }

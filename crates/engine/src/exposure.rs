@@ -120,7 +120,8 @@ impl Exposure {
     /// Whether something old is exposed for as long as the bound allows: nothing may be
     /// acknowledged.
     pub fn is_too_old(&self, now_ns: u64) -> bool {
-        self.mode.bound().is_some_and(|bound| self.age_ns(now_ns) >= bound.age_ns())
+        let times = if canary!(ToldTooLate) { 2 } else { 1 };
+        self.mode.bound().is_some_and(|bound| self.age_ns(now_ns) >= bound.age_ns() * times)
     }
 
     /// Whether more is exposed than the bound allows, by age or by size: nothing may be acknowledged.
@@ -150,7 +151,8 @@ impl Exposure {
         let bound = self.mode.bound()?;
         let oldest = self.changes.front()?;
         let due = self.wanted || self.bytes >= bound.bytes / 2;
-        Some(if due { now_ns } else { oldest.since_ns + bound.age_ns() / 2 })
+        let share = if canary!(FlushedTooLate) { 1 } else { 2 };
+        Some(if due { now_ns } else { oldest.since_ns + bound.age_ns() / share })
     }
 
     /// A flush begins.

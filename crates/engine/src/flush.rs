@@ -153,7 +153,9 @@ async fn run_turn(shared: &Shared) -> Result<(), Error> {
     let (until, slow_dirty, doubts) = {
         let mut state = shared.state.borrow_mut();
         let slow_dirty = state.home_dirty[Tier::Slow.index()];
-        state.home_dirty = [false; 2];
+        if !canary!(NotesTakenLate) {
+            state.home_dirty = [false; 2];
+        }
         let doubts = state.doubts.take_unwritten();
         (state.log.written(), slow_dirty, doubts)
     };
@@ -184,6 +186,9 @@ async fn run_turn(shared: &Shared) -> Result<(), Error> {
     let mut state = shared.state.borrow_mut();
     let until = if canary!(FlushCoversLater) { state.log.written() } else { until };
     state.flush.last_ns = shared.io.now_ns() - begun_ns;
+    if canary!(NotesTakenLate) {
+        state.home_dirty = [false; 2];
+    }
     if let Some(page) = doubts {
         state.doubts.settle(page);
     }

@@ -224,14 +224,14 @@ pub(crate) async fn set_mode(shared: &Rc<Shared>, mode: CacheMode) -> Result<(),
                 true => None,
                 false => Some(shared.background.enter(1).await),
             };
+            if canary!(BackBeforeTold) {
+                leave_through(shared);
+            }
             // On the drives first: the slow one must not pass for whole when it is not any more.
             let changed =
                 write_superblocks(shared, |superblock| superblock.cache_mode = mode).await;
             if changed.is_ok() {
-                let mut state = shared.state.borrow_mut();
-                (state.homeward, state.through) = (false, false);
-                state.kept.clear();
-                state.unmirrored.clear();
+                leave_through(shared);
             }
             changed
         }
@@ -241,6 +241,14 @@ pub(crate) async fn set_mode(shared: &Rc<Shared>, mode: CacheMode) -> Result<(),
         marks::hit(Mark::CacheModeChanged);
     }
     outcome
+}
+
+/// Nothing is kept for a way home any more.
+fn leave_through(shared: &Shared) {
+    let mut state = shared.state.borrow_mut();
+    (state.homeward, state.through) = (false, false);
+    state.kept.clear();
+    state.unmirrored.clear();
 }
 
 /// Bringing everything home while clients go on.
@@ -320,7 +328,7 @@ async fn to_write_through(shared: &Rc<Shared>, mode: CacheMode) -> Result<(), Er
         // the superblocks must not say write-through over anything that is on the fast drive alone.
         let owed = {
             let mut state = shared.state.borrow_mut();
-            state.flushes_home = true;
+            state.flushes_home = !canary!(FlushesStayAbove);
             owed_blocks(&mut state)
         };
         logged_home(shared, owed).await?;

@@ -207,7 +207,9 @@ impl Stage {
 
     /// The extent has left and does not go up.
     pub fn forget(&mut self, extent: ExtentId) {
-        if let Some(spoiled) = self.coming.get_mut(&extent.0) {
+        if canary!(StageComingForgotten) {
+            self.coming.remove(&extent.0);
+        } else if let Some(spoiled) = self.coming.get_mut(&extent.0) {
             *spoiled = true;
         }
         if let Some(image) = self.images.remove(&extent.0) {

@@ -220,9 +220,11 @@ impl Subject for Remarried {
     }
 
     async fn open(&self, io: &Io, fast: &Device, slow: &Device) -> Result<Engine, String> {
-        // Another drive than the one that was lost.
-        let blanked = fast.write_zeroes(0, fast.info().size_bytes).await;
-        blanked.map_err(|error| error.to_string())?;
+        // Another drive than the one that was lost, or that very one.
+        if io.random().is_multiple_of(2) {
+            let blanked = fast.write_zeroes(0, fast.info().size_bytes).await;
+            blanked.map_err(|error| error.to_string())?;
+        }
         let attached = engine::attach_cache(io, fast, slow).await;
         attached.map_err(|error| error.to_string())?;
         Bimetal.open(io, fast, slow).await

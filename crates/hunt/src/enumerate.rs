@@ -508,8 +508,9 @@ impl<S: Subject> Hunt<'_, S> {
         let loss = match then {
             Then::Leave => return true,
             Then::Close => {
-                let looks =
-                    divides(self.effort.alone_every, case) && divides(self.effort.rot_every, case);
+                // Drawn anew: cases that live on are multiples of some number, too.
+                let looks = divides(self.effort.alone_every, case)
+                    && divides(self.effort.rot_every, mix(case));
                 return !looks || self.look_after_close(order, simulation, &oracle.borrow(), &cuts);
             }
             Then::LiveOn if case % 2 == 1 => CacheLoss::Torn(seed),

@@ -28,16 +28,13 @@ const BEHIND_REFUSED: &str = "behind: a drive refuses what was acknowledged";
 /// Canaries that nobody has caught yet within what a test may take: holes in the hunt, until they are.
 /// They are hunted when asked for by name.
 pub const FREE: &[Canary] = &[
-    Canary::RingFreedBeforeSuperblock,
     Canary::PageSharesOpenRecord,
     Canary::PageOverNewerCopy,
     Canary::SameCopyAgain,
-    Canary::OtherCopiesNotWritten,
     Canary::DestageUnderWriter,
     Canary::KeptTakenLate,
     Canary::MirroredTooEarly,
     Canary::AloneOverPages,
-    Canary::AloneCopiesTogether,
     Canary::ClaimNotDurable,
     Canary::RepairedTogether,
     Canary::VouchedOverDirtyPage,
@@ -149,6 +146,17 @@ pub(crate) fn haunts(canary: Canary) -> &'static [&'static str] {
         | Canary::AloneUnmirrored
         | Canary::OtherCopiesNotWritten
         | Canary::OriginalNotDestaged => &[THROUGH],
+        Canary::NotesTakenLate => &["homes are written beside a flush"],
+        Canary::LeavingMarkTrusted => &["doubts: changes as marks are taken away"],
+        Canary::StageComingForgotten => &["hot extents are read again as they are written anew"],
+        Canary::DestageFailureIgnored => &["the slow drive refuses what is destaged"],
+        Canary::SlowPageIgnored => &["checkpoint upon checkpoint"],
+        Canary::PageFailureIgnored => &["the slow drive refuses a page of the map"],
+        Canary::FlushesStayAbove | Canary::BackBeforeTold => {
+            &["the mode of the cache changes beside flushes"]
+        }
+        Canary::ToldTooLate => &["deferred: a drive that flushes slowly"],
+        Canary::FlushedTooLate | Canary::TrimsNotExposed => &["deferred: changes that grow old"],
         Canary::FlushForgetsSlow | Canary::FreshOnSlowNotNoted => &["allocation on the slow drive"],
         Canary::DestageForgetsSlow => &["destage", DOUBTS],
         Canary::ForcedTrimNotFlushed => &["durable writes"],

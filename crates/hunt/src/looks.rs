@@ -55,22 +55,30 @@ impl<S: Subject> Hunt<'_, S> {
 
     /// The map of each drive rots after a fall, where it may.
     pub(crate) fn rot(&self, order: u64, fallen: &Rest, cut: Cut) -> bool {
-        for tier in Tier::BOTH {
+        self.look_at_rotten(order, fallen, &[cut], Then::Close)
+            && self.look_alone_at_rotten(order, fallen, cut, false)
+    }
+
+    /// Opens both drives when all of the map has rotten on one of them, and when the newer copies have.
+    fn look_at_rotten(&self, order: u64, fallen: &Rest, cuts: &[Cut], then: Then) -> bool {
+        for (tier, newer) in Tier::BOTH.into_iter().flat_map(|tier| [(tier, false), (tier, true)]) {
             let simulation = Simulation::wake(&fallen.snapshot);
-            if !self.subject.spoil_map(&simulation, tier) {
+            let spoilt = match newer {
+                true => self.subject.spoil_newer_copies(&simulation, tier, then == Then::Leave),
+                false => self.subject.spoil_map(&simulation, tier),
+            };
+            if !spoilt {
                 continue;
             }
             let oracle = Rc::new(RefCell::new(fallen.oracle.clone()));
             let case = (order, mix(order ^ 0x407));
-            if !self.aftermath(case, &simulation, &oracle, true, vec![cut], Then::Close) {
-                self.explain(
-                    order,
-                    &format!("Before this the map of the {tier} drive had rotten."),
-                );
+            if !self.aftermath(case, &simulation, &oracle, true, cuts.to_vec(), then) {
+                let what = if newer { "the newer copies of the map" } else { "the map" };
+                self.explain(order, &format!("Before this {what} of the {tier} drive had rotten."));
                 return false;
             }
         }
-        self.look_alone_at_rotten(order, fallen, cut, false)
+        true
     }
 
     /// After a close: each drive alone, and each drive's map rotten.
@@ -85,23 +93,9 @@ impl<S: Subject> Hunt<'_, S> {
         simulation.boot();
         let cut = *cuts.last().expect("a case has a cut");
         let closed = Rest { snapshot: simulation.snapshot(), oracle: oracle.clone(), made: true };
-        let mut right = self.look_at_each_alone(order, &closed, cut)
-            && self.look_alone_at_rotten(order, &closed, cut, true);
-        for tier in Tier::BOTH {
-            let simulation = Simulation::wake(&closed.snapshot);
-            if right && self.subject.spoil_map(&simulation, tier) {
-                let oracle = Rc::new(RefCell::new(oracle.clone()));
-                let case = (order, mix(order));
-                right =
-                    self.aftermath(case, &simulation, &oracle, true, cuts.to_vec(), Then::Leave);
-                if !right {
-                    self.explain(
-                        order,
-                        &format!("Before this the map of the {tier} drive had rotten."),
-                    );
-                }
-            }
-        }
+        let right = self.look_at_each_alone(order, &closed, cut)
+            && self.look_alone_at_rotten(order, &closed, cut, true)
+            && self.look_at_rotten(order, &closed, cuts, Then::Leave);
         if !right {
             self.explain(order, "Before this the volume had been opened and closed.");
         }

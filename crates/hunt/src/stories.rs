@@ -142,6 +142,13 @@ pub fn stories(seed: u64, atomic_write_bytes: u32) -> Vec<Story> {
         bounding::a_write_during_a_flush(&drives),
         bounding::a_stream_of_small_writes(&drives),
         bounding::no_more_than_the_bound(&drives),
+        bounding::changes_that_grow_old(&drives),
+        bounding::a_drive_that_flushes_slowly(&drives),
+        racing::homes_beside_a_flush(&drives),
+        refusing::what_is_destaged(&drives),
+        refusing::a_page_of_the_map(&drives),
+        leaving::read_again_as_they_change(&drives),
+        doubting::as_marks_go(&drives),
     ];
     all.push(mixture(seed, atomic_write_bytes));
     all
@@ -162,6 +169,7 @@ pub fn cache_stories(seed: u64, atomic_write_bytes: u32) -> Vec<(CacheMode, Stor
         through::copied_at_once(&drives),
         through::changed_while_written(&drives),
         through::changed_over_dirty_copies(&drives),
+        through::changed_while_flushed(&drives),
         through::dirty_copies(&drives),
         cleaning::given_up_for_their_homes(&drives),
         cleaning::written_as_they_go_home(&drives),

@@ -103,6 +103,8 @@ survives! {
     a_deferred_volume_keeps_the_order_over_both_drives: "deferred: both drives",
     a_deferred_volume_keeps_the_order_while_it_destages: "deferred: destage, moves and checkpoints",
     a_volume_keeps_its_promises_while_they_change: "deferred: the mode is changed under load",
+    a_volume_survives_strict_mode_again_over_whole_extents_below:
+        "deferred: strict again over whole extents below",
     a_deferred_volume_keeps_the_order_of_the_parts_of_requests: "deferred: requests of several parts",
     a_deferred_volume_keeps_its_bound_in_bytes: "deferred: more at once than the bound",
     a_volume_keeps_its_promises_while_they_change_over_the_slow_drive:
@@ -163,6 +165,17 @@ survives! {
     a_deferred_volume_keeps_its_bound_without_a_pause: "deferred: small writes without a pause",
     a_deferred_volume_orders_no_more_than_its_bound:
         "deferred: no more is ordered than the bound",
+    what_grows_old_in_a_deferred_volume_is_durable_in_time: "deferred: changes that grow old",
+    a_deferred_volume_keeps_its_bound_on_a_drive_that_flushes_slowly:
+        "deferred: a drive that flushes slowly",
+    a_flush_covers_homes_that_were_written_beside_the_one_before:
+        "homes are written beside a flush",
+    what_cannot_be_destaged_stays_in_the_log: "the slow drive refuses what is destaged",
+    a_page_of_the_map_that_is_refused_is_told: "the slow drive refuses a page of the map",
+    a_volume_survives_reads_of_what_is_written_anew:
+        "hot extents are read again as they are written anew",
+    the_slow_drive_vouches_for_the_truth_of_changes_as_its_marks_are_taken_away:
+        "doubts: changes as marks are taken away",
     a_volume_survives_a_mixture: "mixture",
 }
 

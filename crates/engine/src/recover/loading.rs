@@ -148,7 +148,8 @@ fn load_page(
         apply_page(state, page, left.copy(copy))?;
         return Ok(lsn);
     }
-    let from_slow = slow.newest().map(|(_, lsn)| lsn) > fast.newest().map(|(_, lsn)| lsn);
+    let from_slow = slow.newest().map(|(_, lsn)| lsn) > fast.newest().map(|(_, lsn)| lsn)
+        && !(canary!(SlowPageIgnored) && fast.newest().is_some());
     let (from, other) = if from_slow { (slow, fast) } else { (fast, slow) };
     let damaged = fast.is_damaged() || slow.is_damaged();
     let Some((copy, lsn)) = from.newest() else {

@@ -1,11 +1,11 @@
 //! Deferred mode where it is closest to breaking: changes of the mode beside writes, the bound in age and in
 //! bytes, and what a flush that promises order owes to a process that dies.
 
-use engine::{Bound, FlushMode};
+use engine::{Bound, FlushMode, Wish};
 use io::Durability::Volatile;
 use io::units::{KIB, MIB, MILLISECOND_NS};
 
-use super::{Drives, EXTENT, FAST_EXTENTS, Prey, Story, boxed, idle, insist, lay, together};
+use super::{Drives, EXTENT, FAST_EXTENTS, Prey, Story, boxed, idle, insist, lay, together, wish};
 use crate::watched::Trouble;
 
 async fn defer(volume: &Prey, age_ms: u32, bytes: u64) -> Result<(), Trouble> {
@@ -64,7 +64,16 @@ pub(super) fn changes_beside_homes(drives: &Drives) -> Story {
                 let long = boxed(async move {
                     client.write((8 + round) * EXTENT, 120 * KIB, Volatile).await
                 });
-                together(volume, [long, change].into_iter()).await?;
+                // And this client goes on through all of it.
+                let client = volume.clone();
+                let small = boxed(async move {
+                    client.io().sleep(200 * MILLISECOND_NS).await;
+                    for n in 0..12 {
+                        client.write((2 + n % 6) * EXTENT + 8192, 4096, Volatile).await?;
+                    }
+                    Ok(())
+                });
+                together(volume, [long, change, small].into_iter()).await?;
                 for n in 0..3 {
                     volume.write(EXTENT + n * 4096, 4096, Volatile).await?;
                 }
@@ -159,4 +168,61 @@ pub(super) fn no_more_than_the_bound(drives: &Drives) -> Story {
             together(volume, [watching].into_iter().chain(writers)).await
         })
         .in_strides(4)
+}
+
+/// Changes of every kind grow old while clients only read, and are durable in time: by then something else is
+/// written.
+pub(super) fn changes_that_grow_old(drives: &Drives) -> Story {
+    const BOUND_MS: u32 = 60;
+    let mut story = drives
+        .story("deferred: changes that grow old")
+        .prepare(|stage| async move {
+            lay(&stage.volume, 0..8).await?;
+            idle(&stage.volume).await;
+            defer(&stage.volume, BOUND_MS, 64 * MIB).await
+        })
+        .act(|stage| async move {
+            let volume = &stage.volume;
+            for round in 0..3 {
+                match round {
+                    0 => volume.write(4096, 4096, Volatile).await?,
+                    1 => volume.trim(EXTENT, EXTENT, Volatile).await?,
+                    _ => volume.trim(2 * EXTENT + 4096, 8192, Volatile).await?,
+                }
+                // Without a pause that the volume would take for rest.
+                for _ in 0..13 {
+                    volume.io().sleep(5 * MILLISECOND_NS).await;
+                    volume.read(4 * EXTENT, 4096).await?;
+                }
+                wish(&stage, 6 + round..7 + round, Wish::Stream).await?;
+            }
+            insist(&stage, "deferred mode", |status| status.flush_mode != FlushMode::Strict)
+        })
+        .in_strides(2);
+    // Less than half of the bound.
+    let of = &mut story.fast.latencies;
+    (of.flush_ns, of.jitter_percent) = (25 * MILLISECOND_NS, 0);
+    story
+}
+
+/// Small writes without a pause on a drive that takes nearly as long to flush as the bound: clients wait.
+pub(super) fn a_drive_that_flushes_slowly(drives: &Drives) -> Story {
+    let mut story = drives
+        .story("deferred: a drive that flushes slowly")
+        .prepare(|stage| async move {
+            lay(&stage.volume, 0..4).await?;
+            idle(&stage.volume).await;
+            defer(&stage.volume, 60, 64 * MIB).await
+        })
+        .act(|stage| async move {
+            for n in 0..60 {
+                stage.volume.write(n % 16 * 4096, 4096, Volatile).await?;
+                stage.volume.io().sleep(2 * MILLISECOND_NS).await;
+            }
+            Ok(())
+        })
+        .in_strides(4);
+    let of = &mut story.fast.latencies;
+    (of.flush_ns, of.jitter_percent) = (50 * MILLISECOND_NS, 0);
+    story
 }

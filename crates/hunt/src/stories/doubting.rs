@@ -12,6 +12,9 @@ use crate::watched::Trouble;
 /// A slow drive with more extents than there are marks: one stands for two.
 const VAST_BYTES: u64 = 5 * GIB;
 
+/// Marks are taken away when clients have rested for a little longer.
+const REST_NS: u64 = 7_900 * MILLISECOND_NS;
+
 /// The first extent that lives on the slow drive.
 const FIRST_SLOW: u64 = FAST_EXTENTS - 4;
 
@@ -77,6 +80,39 @@ pub(super) fn beside_one_another(drives: &Drives) -> Story {
             }
             Ok(())
         })
+}
+
+/// What lives on the slow drive changes while its mark is being taken away.
+pub(super) fn as_marks_go(drives: &Drives) -> Story {
+    drives
+        .story("doubts: changes as marks are taken away")
+        .prepare(|stage| async move {
+            lay(&stage.volume, 0..FAST_EXTENTS + 4).await?;
+            idle(&stage.volume).await;
+            Ok(())
+        })
+        .act(|stage| async move {
+            let volume = &stage.volume;
+            for (round, writes) in (0..).zip([1, 2, 3]) {
+                let at = (FIRST_SLOW + round) * EXTENT;
+                volume.write(at, 4096, Volatile).await?;
+                volume.flush().await?;
+                // Destaged, and at rest nearly until the slow drive is made to vouch for it.
+                volume.io().sleep(REST_NS).await;
+                let slow = stage.machine.drives()[1];
+                let before = stage.machine.counters(slow).writes;
+                for _ in 0..10_000 {
+                    if stage.machine.counters(slow).writes >= before + writes {
+                        break;
+                    }
+                    volume.io().sleep(MILLISECOND_NS / 5).await;
+                }
+                volume.write(at + 8192, 4096, Volatile).await?;
+                volume.flush().await?;
+            }
+            volume.write(0, 4096, Volatile).await
+        })
+        .in_strides(3)
 }
 
 /// Closed with blocks in the log of what lives on the slow drive.

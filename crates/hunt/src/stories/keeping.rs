@@ -3,7 +3,7 @@
 
 use engine::{Engine, TuningChange, Wish};
 use io::Durability::Volatile;
-use io::units::SECOND_NS;
+use io::units::{MILLISECOND_NS, SECOND_NS};
 use io::{IoError, Volume};
 use twin::Fault;
 
@@ -145,7 +145,16 @@ pub(super) fn switched_off(drives: &Drives) -> Story {
         .act(|stage| async move {
             let volume = &stage.volume;
             volume.write(LOW * EXTENT, 4096, Volatile).await?;
+            let kept = volume.volume().status().extents_clean;
             tune(&stage, TuningChange::Inclusion(false)).await?;
+            // Written the moment they are given back.
+            for _ in 0..1000 {
+                if volume.volume().status().extents_clean < kept {
+                    break;
+                }
+                volume.io().sleep(MILLISECOND_NS / 4).await;
+            }
+            volume.write((LOW + 5) * EXTENT, 4096, Volatile).await?;
             volume.write((LOW + 1) * EXTENT, 4096, Volatile).await?;
             volume.io().sleep(SECOND_NS).await;
             // Dirty by now.

@@ -106,6 +106,42 @@ pub(super) fn read_as_they_are_destaged(drives: &Drives) -> Story {
     story
 }
 
+/// A hot extent is read as a whole, written anew elsewhere meanwhile, and read as a whole again, before what was
+/// read first has come.
+pub(super) fn read_again_as_they_change(drives: &Drives) -> Story {
+    let mut story = drives
+        .story("hot extents are read again as they are written anew")
+        .prepare(|stage| async move {
+            lay(&stage.volume, 0..FAST_EXTENTS + 8).await?;
+            idle(&stage.volume).await;
+            wish(&stage, FAST_EXTENTS..FAST_EXTENTS + 4, Wish::Hot).await
+        })
+        .act(|stage| async move {
+            let volume = &stage.volume;
+            for round in 0..2 {
+                let at = (FAST_EXTENTS + round) * EXTENT;
+                let clients = [0, 400].map(|after_ms| {
+                    let volume = volume.clone();
+                    boxed(async move {
+                        volume.io().sleep(after_ms * MILLISECOND_NS).await;
+                        volume.read(at + 64 * KIB, 4096).await
+                    })
+                });
+                let writer = volume.clone();
+                let write = boxed(async move {
+                    writer.io().sleep(20 * MILLISECOND_NS).await;
+                    writer.write(at, EXTENT, Volatile).await
+                });
+                together(volume, clients.into_iter().chain([write])).await?;
+                volume.read(at, EXTENT).await?;
+            }
+            insist(&stage, "reading whole extents", |status| status.policy.stage_bytes > 0)
+        });
+    let of = &mut story.slow.latencies;
+    (of.read_ns, of.jitter_percent, of.channels) = (1_000 * MILLISECOND_NS, 0, 64);
+    story
+}
+
 /// A hot extent is written as a whole, in place on the slow drive, and zeroed in part beside that, while
 /// the log is emptied.
 pub(super) fn destaged_as_they_are_written(drives: &Drives) -> Story {

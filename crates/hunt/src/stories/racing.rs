@@ -56,6 +56,38 @@ pub(super) fn flushes_side_by_side(drives: &Drives) -> Story {
     story
 }
 
+/// Homes are written in place while another client's flush runs: in flight when it looks at what there is to
+/// make durable, and begun and done before it ends. They are for the next flush.
+pub(super) fn homes_beside_a_flush(drives: &Drives) -> Story {
+    let mut story = drives
+        .story("homes are written beside a flush")
+        .prepare(|stage| async move {
+            lay(&stage.volume, 0..4).await?;
+            idle(&stage.volume).await;
+            Ok(())
+        })
+        .act(|stage| async move {
+            let volume = &stage.volume;
+            for (round, after_ms) in (0..).zip([1, 8, 2, 12]) {
+                let (first, second) = (volume.clone(), volume.clone());
+                let one = boxed(async move {
+                    first.write(round * 8192, 4096, Volatile).await?;
+                    first.flush().await
+                });
+                let other = boxed(async move {
+                    second.io().sleep(after_ms * MILLISECOND_NS).await;
+                    second.write(EXTENT + round * 8192, 4096, Volatile).await
+                });
+                together(volume, [one, other].into_iter()).await?;
+                volume.flush().await?;
+            }
+            volume.write(2 * EXTENT, 4096, Volatile).await
+        });
+    let of = &mut story.fast.latencies;
+    (of.write_ns, of.flush_ns) = (3 * MILLISECOND_NS, 17 * MILLISECOND_NS);
+    story
+}
+
 /// Two clients flush, the second while the first one's flush has taken all there is to make durable.
 pub(super) fn flushes_that_overlap(drives: &Drives) -> Story {
     let mut story = drives

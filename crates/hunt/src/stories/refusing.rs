@@ -3,7 +3,7 @@
 use engine::Wish;
 use io::Durability::Volatile;
 use io::ErrorKind;
-use io::units::KIB;
+use io::units::{KIB, MILLISECOND_NS, SECOND_NS};
 use twin::{Fault, Kind};
 
 use super::{Drives, EXTENT, FAST_EXTENTS, Story, idle, insist, lay, unless_refused, wish};
@@ -104,5 +104,57 @@ pub(super) fn a_read_of_what_moves(drives: &Drives) -> Story {
             idle(volume).await;
             volume.read(0, 3 * EXTENT).await?;
             insist(&stage, "demoting", |status| status.moves.demoted_bytes > 0)
+        })
+}
+
+/// Blocks on their way from the log to the slow drive are refused there at first.
+pub(super) fn what_is_destaged(drives: &Drives) -> Story {
+    drives
+        .story("the slow drive refuses what is destaged")
+        .prepare(|stage| async move {
+            lay(&stage.volume, 0..FAST_EXTENTS + 4).await?;
+            idle(&stage.volume).await;
+            Ok(())
+        })
+        .act(|stage| async move {
+            let (volume, slow) = (&stage.volume, stage.machine.drives()[1]);
+            for extent in FAST_EXTENTS..FAST_EXTENTS + 3 {
+                volume.write(extent * EXTENT + 8192, 4096, Volatile).await?;
+            }
+            volume.flush().await?;
+            stage.machine.fail_next(slow, Kind::Write, 1, ErrorKind::Io);
+            volume.io().sleep(500 * MILLISECOND_NS).await;
+            stage.machine.clear_faults();
+            volume.read(FAST_EXTENTS * EXTENT, 3 * EXTENT).await?;
+            idle(volume).await;
+            volume.read(FAST_EXTENTS * EXTENT, 3 * EXTENT).await?;
+            insist(&stage, "destaging", |status| status.moves.destaged_bytes > 0)
+        })
+        .in_strides(3)
+}
+
+/// A page of the map is refused by the slow drive.
+pub(super) fn a_page_of_the_map(drives: &Drives) -> Story {
+    drives
+        .story("the slow drive refuses a page of the map")
+        .prepare(|stage| async move {
+            lay(&stage.volume, 0..FAST_EXTENTS + 4).await?;
+            idle(&stage.volume).await;
+            Ok(())
+        })
+        .act(|stage| async move {
+            let (volume, slow) = (&stage.volume, stage.machine.drives()[1]);
+            // What lives below goes elsewhere, and others get its slots.
+            for extent in FAST_EXTENTS..FAST_EXTENTS + 3 {
+                volume.write(extent * EXTENT, EXTENT, Volatile).await?;
+            }
+            volume.trim((FAST_EXTENTS + 3) * EXTENT, EXTENT, Volatile).await?;
+            volume.flush().await?;
+            volume.io().sleep(SECOND_NS).await;
+            stage.machine.fail_next(slow, Kind::Write, 1, ErrorKind::Io);
+            idle(volume).await;
+            stage.machine.clear_faults();
+            unless_refused(volume.write(0, 4096, Volatile).await)?;
+            unless_refused(volume.flush().await)
         })
 }

@@ -149,6 +149,38 @@ pub(super) fn changed_while_written(drives: &Drives) -> (CacheMode, Story) {
     (WriteBack, story)
 }
 
+/// Into write-through and out of it, while a client makes durable what it writes over copies, all the time.
+pub(super) fn changed_while_flushed(drives: &Drives) -> (CacheMode, Story) {
+    let story = drives
+        .story("the mode of the cache changes beside flushes")
+        .prepare(|stage| async move { lay_copied(&stage).await })
+        .act(|stage| async move {
+            let volume = &stage.volume;
+            for mode in [WriteThrough, WriteBack] {
+                let (writer, changer) = (
+                    volume.clone(),
+                    crate::scenario::Stage {
+                        volume: volume.clone(),
+                        machine: stage.machine.clone(),
+                    },
+                );
+                let writing = boxed(async move {
+                    for n in 0..16 {
+                        writer.write(n % 4 * EXTENT + 4096 * n, 4096, Volatile).await?;
+                        writer.flush().await?;
+                        writer.io().sleep(8 * MILLISECOND_NS).await;
+                    }
+                    Ok(())
+                });
+                let changing = boxed(async move { change(&changer, mode).await });
+                together(volume, [writing, changing].into_iter()).await?;
+            }
+            Ok(())
+        })
+        .in_strides(2);
+    (WriteBack, story)
+}
+
 /// Lays extents of which the fast drive has clean copies, in write-back.
 async fn lay_copied(stage: &Stage<Engine>) -> Result<(), Trouble> {
     let volume = &stage.volume;

@@ -4,6 +4,7 @@ use io::Durability::{Durable, Volatile};
 use io::ZeroMode;
 use io::units::{KIB, MIB};
 
+use super::paging::APART;
 use super::{Drives, EXTENT, FAST_EXTENTS, Prey, Story, idle, insist, lay, scatter, together};
 use crate::watched::Trouble;
 
@@ -25,6 +26,8 @@ pub(super) fn clean_close(drives: &Drives) -> Story {
         })
         .act(move |stage| async move {
             scatter(&stage.volume, seed + 1, 10, 6).await?;
+            // So far away that a page of the map which is torn is neither old nor new.
+            stage.volume.write(3 * APART * EXTENT, EXTENT, Volatile).await?;
             stage.volume.trim(EXTENT, EXTENT, Volatile).await
         })
 }
