@@ -12,7 +12,7 @@ use crate::cache_mode::CacheMode;
 use crate::canary::canary;
 use crate::checkpoint::{checkpoint, vouch, write_superblock};
 use crate::doubts::Vouch;
-use crate::error::Error;
+use crate::error::{Error, Poison};
 use crate::flush::{flush_all, flush_for_client};
 use crate::flush_mode::FlushMode;
 use crate::format::superblock::State as Left;
@@ -253,6 +253,12 @@ impl Engine {
     pub async fn woken(&self) -> WakeCause {
         let told = self.0.state.borrow().quiet.told();
         told.until(|| self.0.state.borrow_mut().quiet.take_news()).await
+    }
+
+    /// Waits until the volume stops taking writes, or, as a cache in write-through, goes on without its fast
+    /// drive (`Status::alone`); tells why.
+    pub async fn stopped(&self) -> Poison {
+        self.0.flush_work.until(|| self.0.state.borrow().poisoned.clone()).await
     }
 
     /// What can be seen of the volume now.

@@ -168,7 +168,17 @@ pub fn judge(pair: [&Superblock; 2], drives: [(&str, u64); 2]) -> Result<(), Err
             ));
         }
     }
-    if pair[0].volume_id != pair[1].volume_id || pair[0].drive_ids != pair[1].drive_ids {
+    if pair[0].volume_id == pair[1].volume_id && pair[0].drive_ids != pair[1].drive_ids {
+        let moment = |superblock: &Superblock| (superblock.generation, superblock.sequence);
+        let older = Tier::BOTH[usize::from(moment(pair[1]) < moment(pair[0]))];
+        return refuse(format!(
+            "both drives are of volume '{}', but one of them was replaced since they were together, and {} is \
+             a {older} drive of before that. Give the one that has been in use since",
+            pair[0].name,
+            path(older),
+        ));
+    }
+    if pair[0].volume_id != pair[1].volume_id {
         return refuse(format!(
             "the drives belong to different volumes: {} to '{}' ({}), {} to '{}' ({})",
             path(Tier::Fast),

@@ -99,8 +99,11 @@ pub fn run(arguments: &HuntArguments, settings: &Settings) -> Outcome {
         (None, Some(_)) => None,
         (None, None) => Some(MINUTES),
     };
-    if minutes.is_some_and(|minutes| !(0.0..1e6).contains(&minutes)) {
-        return Err(Failure::usage("--minutes wants a number of minutes, at least 0"));
+    if minutes.is_some_and(|minutes| !(0.0..1e6).contains(&minutes) || minutes == 0.0) {
+        return Err(Failure::usage("--minutes wants a number of minutes above 0"));
+    }
+    if arguments.runs == Some(0) {
+        return Err(Failure::usage("--runs wants at least 1: no run finds nothing"));
     }
     let campaign = Campaign {
         seed: arguments.seed.unwrap_or_else(new_seed),
@@ -125,10 +128,12 @@ pub fn run(arguments: &HuntArguments, settings: &Settings) -> Outcome {
     Ok(if clean { Exit::Done } else { Exit::Failed })
 }
 
-/// Another one for each second, short enough to be typed, with room behind it.
+/// Another one for each start, also of several at once, short enough to be typed, with room behind it.
 fn new_seed() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    since.as_secs() % 1_000_000_000 * 1_000_000
+    let now = since.as_nanos() as u64 ^ u64::from(std::process::id());
+    // Mixed by a multiplication: nearby clocks and numbers of processes give seeds far apart.
+    (now.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 34) * 1_000_000
 }
 
 /// Hunts, with a bar over the time or the runs.
@@ -221,10 +226,14 @@ fn text(value: &HuntValue) -> String {
         counts.map(|(name, count)| format!("{name} {count}")).collect::<Vec<_>>().join(", ")
     };
     let mut faults = value.faults.iter().map(|(name, count)| ((*name).to_owned(), *count));
-    let _ = writeln!(text, "faults: {}", list(&mut faults));
+    let faults = list(&mut faults);
+    let _ = writeln!(text, "faults: {}", if faults.is_empty() { "none struck" } else { &faults });
     let hit = value.marks.iter().filter(|(_, count)| **count > 0);
     let _ = writeln!(text, "marks: {} of {} hit", hit.clone().count(), value.marks.len());
-    let _ = writeln!(text, "  {}", list(&mut hit.map(|(name, count)| (name.clone(), *count))));
+    let hit = list(&mut hit.map(|(name, count)| (name.clone(), *count)));
+    if !hit.is_empty() {
+        let _ = writeln!(text, "  {hit}");
+    }
     let missing: Vec<&str> =
         value.marks.iter().filter(|(_, count)| **count == 0).map(|(name, _)| &**name).collect();
     if !missing.is_empty() {

@@ -157,6 +157,21 @@ struct Server {
     homecoming: Rc<Homecoming>,
 }
 
+/// Says in the log of the server what clients only see as failing or slow requests.
+async fn tell_when_stopped(engine: &Engine, volume: &str) {
+    let cause = engine.stopped().await;
+    match engine.status().alone {
+        true => eprintln!(
+            "bimetal: '{volume}' has lost its fast drive ({cause}) and goes on with the slow one, which has \
+             everything"
+        ),
+        false => eprintln!(
+            "bimetal: '{volume}' has stopped taking writes: {cause}. Everything flushed before is safe; \
+             'bimetal status {volume}' says what to do"
+        ),
+    }
+}
+
 impl Server {
     async fn open(
         io: &Io,
@@ -417,6 +432,10 @@ impl Server {
                 eprintln!("bimetal: '{volume}' woke its slow drive: {cause}");
             }
         });
+        if !self.read_only && !self.engine.status().alone {
+            let (engine, volume) = (self.engine.clone(), name.clone());
+            self.io.spawn(async move { tell_when_stopped(&engine, &volume.to_string()).await });
+        }
         let status = format!("serving {name} ({size})");
         // Not started by a service manager: then nobody listens, which is no failure.
         let _ = sd_notify::notify(&[NotifyState::Ready, NotifyState::Status(&status)]);

@@ -143,6 +143,12 @@ pub(super) fn judge_at_rest(
              the volume's file.",
         );
     }
+    if fast.drive_ids != slow.drive_ids {
+        return unavailable(
+            "One of the drives is of before the other was replaced.".to_owned(),
+            "Give the drive that has been in use since; 'bimetal scan' lists those that are here.",
+        );
+    }
     match (fast.state, slow.state) {
         (State::Creating, _) | (_, State::Creating) => unavailable(
             "Creating the volume was interrupted before it held any data.".to_owned(),

@@ -34,8 +34,10 @@ pub enum Order {
 /// What a cut has shown of a drive.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// How the drive was called when it was written.
+    /// The drive that was read.
     pub drive: String,
+    /// How the drive was called that was written: it may have another name now.
+    pub written_as: String,
     /// Every acknowledged write is there, whole.
     pub kept_its_word: bool,
     /// Whether the order of flushes was kept.
@@ -70,7 +72,8 @@ pub async fn verify(
     tell: impl Fn(u64, u64),
 ) -> Result<Verdict, IoError> {
     let seen = Seen::read(device, &record.run, tell).await?;
-    Ok(judge(record, &seen))
+    let drive = device.info().path.clone();
+    Ok(Verdict { drive, ..judge(record, &seen) })
 }
 
 /// What each unit of the span shows.
@@ -149,6 +152,7 @@ fn judge(record: &Record, seen: &Seen) -> Verdict {
     let oldest = lost.first().map(|sequence| epoch_of(*sequence));
     Verdict {
         drive: run.drive.clone(),
+        written_as: run.drive.clone(),
         kept_its_word: lost.is_empty(),
         order: if holes { Order::Broken } else { Order::Kept },
         epochs_acknowledged: acknowledged,
@@ -184,6 +188,11 @@ impl Verdict {
             (true, Order::Broken) => "kept what it had acknowledged, but wrote a later epoch \
                                       before an earlier one was whole"
                 .to_owned(),
+            (false, _) if self.epoch_newest_seen == 0 => format!(
+                "BROKE ITS WORD: it holds nothing of this run, all {} acknowledged writes are lost; or it \
+                 is not the drive that was written, then called {}",
+                self.writes_acknowledged, self.written_as
+            ),
             (false, order) => {
                 let order = match order {
                     Order::Kept => "the order was kept: it holds an older state",
