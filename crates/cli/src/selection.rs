@@ -122,7 +122,7 @@ impl Selection {
                     path.display()
                 ))),
                 Inspection::Member(superblock) => {
-                    self.judge_identity(path, *superblock).map_err(Unusable::missing)
+                    self.judge_identity(path, *superblock).map_err(Unusable::foreign)
                 }
             }
         });
@@ -133,7 +133,7 @@ impl Selection {
                 Tier::BOTH.map(|tier| (paths[tier.index()].as_str(), sizes_bytes[tier.index()]));
             // What else is wrong with a pair is read from the superblocks themselves.
             if let Err(Error::Unfit { tier, problem }) = engine::judge([fast, slow], drives) {
-                readings[tier.index()] = Err(Unusable::faulty(problem));
+                readings[tier.index()] = Err(Unusable::unfit(problem));
             }
         }
         readings

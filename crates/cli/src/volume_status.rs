@@ -220,6 +220,9 @@ pub enum DriveState {
 pub struct Unusable {
     /// Missing or faulty.
     pub state: DriveState,
+    /// It is there, and as long as it is the volume is not served without it either: it is of another volume,
+    /// an older copy, or truncated.
+    pub is_in_the_way: bool,
     /// In words, without a full stop.
     pub problem: String,
 }
@@ -227,12 +230,22 @@ pub struct Unusable {
 impl Unusable {
     /// It is not there, or is not a drive of this volume.
     pub fn missing(problem: String) -> Unusable {
-        Unusable { state: DriveState::Missing, problem }
+        Unusable { state: DriveState::Missing, is_in_the_way: false, problem }
+    }
+
+    /// It is another volume's.
+    pub fn foreign(problem: String) -> Unusable {
+        Unusable { is_in_the_way: true, ..Unusable::missing(problem) }
     }
 
     /// It is the volume's drive, and damaged.
     pub fn faulty(problem: String) -> Unusable {
-        Unusable { state: DriveState::Faulty, problem }
+        Unusable { state: DriveState::Faulty, is_in_the_way: false, problem }
+    }
+
+    /// It is the volume's drive, of another moment, or not all of it.
+    pub fn unfit(problem: String) -> Unusable {
+        Unusable { is_in_the_way: true, ..Unusable::faulty(problem) }
     }
 }
 

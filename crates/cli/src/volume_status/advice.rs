@@ -42,6 +42,15 @@ pub(super) fn without_fast(name: &str, alone: bool) -> String {
     )
 }
 
+/// The same, where another drive, or one of another moment, lies in its place.
+pub(super) fn instead_of_unfit_fast(name: &str) -> String {
+    format!(
+        "Give the fast drive that was in use last. If there is none, 'bimetal attach-cache {name} --fast DEV' \
+         gives the volume a new one; or take that drive away, and 'bimetal serve {name}' brings the volume up with \
+         the slow drive alone, for writing too."
+    )
+}
+
 fn first_error(engine: &engine::Status, tier: Tier) -> Option<ErrorKind> {
     engine.drives[tier.index()].first_error.as_ref().map(|error| error.kind)
 }

@@ -2,7 +2,7 @@
 
 use engine::{State, Superblock, Tier};
 
-use super::{DriveStatus, Health, Unusable, advice};
+use super::{DriveState, DriveStatus, Health, Unusable, advice};
 use crate::loss_status::LossStatus;
 
 pub(super) type Judgement = (Health, String, Option<String>);
@@ -116,18 +116,28 @@ pub(super) fn judge_at_rest(
                      drive has everything that was flushed, and goes on without it.",
                     problem.problem
                 ),
-                Some(advice::without_fast(name, slow.alone)),
+                Some(match problem.is_in_the_way {
+                    true => advice::instead_of_unfit_fast(name),
+                    false => advice::without_fast(name, slow.alone),
+                }),
             );
         }
         (Err(problem), Ok(_)) | (Ok(_), Err(problem)) => {
-            return unavailable(
-                format!("One drive cannot be used: {}.", problem.problem),
-                &format!(
+            let action = match (problem.is_in_the_way, problem.state) {
+                (true, DriveState::Faulty) => format!(
+                    "Give the drive that was in use last, whole. If there is no such, 'bimetal serve {name} \
+                     --rescue' serves what is certain."
+                ),
+                (true, _) => "Give the volume's own drive: 'bimetal scan' lists the drives that are here, and \
+                              'bimetal import --force' corrects the volume's file."
+                    .to_owned(),
+                (false, _) => format!(
                     "Connect or restore that drive; 'bimetal scan' lists the drives that are \
                      here. 'bimetal lost {name}' says what could be read without it, and \
                      'bimetal serve {name} --degraded' serves that."
                 ),
-            );
+            };
+            return unavailable(format!("One drive cannot be used: {}.", problem.problem), &action);
         }
         (Err(one), Err(two)) => {
             return unavailable(
