@@ -29,10 +29,15 @@ impl RiskStatus {
                 fast_bytes: used(Tier::Fast).saturating_sub(clean) + engine.log.dirty_bytes,
                 slow_bytes: used(Tier::Slow).saturating_sub(clean),
             },
-            Class::Cache => RiskStatus {
-                fast_bytes: engine.dirty_bytes,
-                slow_bytes: engine.extents_mapped * extent_bytes,
-            },
+            // A dirty copy is newer than what is below it.
+            Class::Cache => {
+                let dirty = engine.dirty_bytes - engine.log.dirty_bytes;
+                RiskStatus {
+                    fast_bytes: engine.dirty_bytes,
+                    slow_bytes: (engine.extents_mapped * extent_bytes)
+                        .saturating_sub(clean + dirty),
+                }
+            }
         }
     }
 
