@@ -7,7 +7,7 @@ use io::{
 };
 
 use crate::address::{BLOCK_BYTES, ExtentId, Lsn, Tier};
-use crate::behind::{self};
+use crate::behind;
 use crate::cache_mode::CacheMode;
 use crate::canary::canary;
 use crate::checkpoint::{checkpoint, vouch, write_superblock};

@@ -11,6 +11,7 @@ use twin::{CacheLoss, DriveSpec, Simulation};
 use crate::watched::{Trouble, Watched};
 
 /// Where an act plays.
+#[derive(Clone)]
 pub struct Stage<V> {
     /// The open volume, watched.
     pub volume: Watched<V>,

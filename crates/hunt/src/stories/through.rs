@@ -123,13 +123,7 @@ pub(super) fn changed_while_written(drives: &Drives) -> (CacheMode, Story) {
         .act(|stage| async move {
             let volume = &stage.volume;
             for round in 0..2 {
-                let (writer, changer) = (
-                    volume.clone(),
-                    crate::scenario::Stage {
-                        volume: volume.clone(),
-                        machine: stage.machine.clone(),
-                    },
-                );
+                let (writer, changer) = (volume.clone(), stage.clone());
                 let writing = boxed(async move {
                     writer.write((10 + round) * EXTENT, EXTENT, Volatile).await?;
                     writer.flush().await
@@ -157,13 +151,7 @@ pub(super) fn changed_while_flushed(drives: &Drives) -> (CacheMode, Story) {
         .act(|stage| async move {
             let volume = &stage.volume;
             for mode in [WriteThrough, WriteBack] {
-                let (writer, changer) = (
-                    volume.clone(),
-                    crate::scenario::Stage {
-                        volume: volume.clone(),
-                        machine: stage.machine.clone(),
-                    },
-                );
+                let (writer, changer) = (volume.clone(), stage.clone());
                 let writing = boxed(async move {
                     for n in 0..16 {
                         writer.write(n % 4 * EXTENT + 4096 * n, 4096, Volatile).await?;
