@@ -388,6 +388,18 @@ mod cage {
         FlushedTooLate,
         /// In deferred mode trims count as no change.
         TrimsNotExposed,
+        /// In write-through both copies of a page are under way on the slow drive at once.
+        OtherCopiesTogether,
+        /// A copy whose original was just given up is written in place.
+        GivenBackNotYoung,
+        /// Parts of a read that follow one another on different drives are read as one.
+        ReadOfBothMerged,
+        /// A batch that meets an error gives slots back to which writes are under way.
+        DestageEndsAtFirst,
+        /// Order is kept only when the deferred mode has begun.
+        OrderKeptLate,
+        /// A close calls the volume clean before its map is written.
+        CleanBeforeMap,
     }
 
     thread_local! {

@@ -217,7 +217,9 @@ pub(crate) async fn write_pages(shared: &Rc<Shared>) -> Result<(), Error> {
             outcome = outcome.and(written);
         }
     }
-    if !canary!(PagesNotFlushed) {
+    if canary!(OtherCopiesTogether) && !third.is_empty() {
+        outcome = outcome.and(shared.fast.flush().await.map(drop));
+    } else if !canary!(PagesNotFlushed) {
         let (fast, slow) = (shared.fast.flush(), shared.slow.flush());
         let (fast, slow) = (fast.await, slow.await);
         outcome = outcome.and(fast.and(slow).map(drop));

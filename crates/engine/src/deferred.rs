@@ -144,7 +144,7 @@ pub(crate) async fn set_mode(shared: &Rc<Shared>, mode: FlushMode) -> Result<(),
     } else if was == FlushMode::Strict {
         // What was written in place has no order: it must be durable before anything is only
         // ordered after it.
-        shared.state.borrow_mut().exposure.keep_order(true);
+        shared.state.borrow_mut().exposure.keep_order(!canary!(OrderKeptLate));
         if !canary!(BehindIntoDeferred) {
             // Or it would be ordered after what is acknowledged later.
             behind::all_written(shared).await;
@@ -161,6 +161,7 @@ pub(crate) async fn set_mode(shared: &Rc<Shared>, mode: FlushMode) -> Result<(),
                 .await;
             flush_all(shared).await?;
         }
+        shared.state.borrow_mut().exposure.keep_order(true);
         shared.state.borrow_mut().exposure.set_mode(mode);
     } else {
         shared.state.borrow_mut().exposure.set_mode(mode);

@@ -432,6 +432,9 @@ async fn write_targets(
     let mut outcome = Ok(());
     for transfer in writes {
         outcome = outcome.and(transfer.await.1);
+        if canary!(DestageEndsAtFirst) {
+            outcome.clone()?;
+        }
     }
     if !canary!(DestageFailureIgnored) {
         outcome?;

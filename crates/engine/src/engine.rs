@@ -147,6 +147,9 @@ impl Engine {
         let shared = &self.0;
         homing::end(shared).await?;
         flush_all(shared).await?;
+        if canary!(CleanBeforeMap) {
+            write_superblock(shared, |superblock| superblock.state = Left::Clean).await?;
+        }
         vouch(shared, Vouch::Everything).await?;
         checkpoint(shared).await?;
         lasting_heat::save(shared).await;

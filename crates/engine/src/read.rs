@@ -168,7 +168,7 @@ fn push(parts: &mut Vec<Part>, source: Source, bytes: usize) {
             (
                 Source::Home { tier, position },
                 Source::Home { tier: tier2, position: position2 },
-            ) => tier == tier2 && *position + behind == *position2,
+            ) => (tier == tier2 || canary!(ReadOfBothMerged)) && *position + behind == *position2,
             (
                 Source::Log { position, crcs, .. },
                 Source::Log { position: position2, crcs: crcs2, .. },

@@ -424,7 +424,8 @@ impl State {
         let owned = self.owned_by(extent);
         self.map.set(extent, residence, lsn);
         let owns = self.owned_by(extent);
-        if mapping.is_clean() && home == old && original.is_none() {
+        let given_up = mapping.is_clean() && home == old && original.is_none();
+        if given_up && !canary!(GivenBackNotYoung) {
             // Until it is durable that the slow drive's is old, what is read may come from there:
             // the copy must not be changed in place.
             self.note_young(extent, lsn);

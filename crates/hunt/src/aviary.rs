@@ -36,8 +36,15 @@ pub enum Ground {
     Run(u64),
     /// In the swarm, with this seed.
     Swarm(u64),
-    /// In the story of this name.
-    Story(&'static str),
+    /// In a story.
+    Story {
+        /// Its name.
+        name: &'static str,
+        /// What decided everything in it.
+        seed: u64,
+        /// What a power cut did not tear.
+        atomic_write_bytes: u32,
+    },
 }
 
 impl fmt::Display for Ground {
@@ -45,7 +52,9 @@ impl fmt::Display for Ground {
         match self {
             Ground::Run(seed) => write!(f, "run {seed}"),
             Ground::Swarm(seed) => write!(f, "the swarm of seed {seed}"),
-            Ground::Story(name) => write!(f, "story '{name}'"),
+            Ground::Story { name, seed, atomic_write_bytes } => {
+                write!(f, "story '{name}' (seed {seed}, atomic {atomic_write_bytes})")
+            }
         }
     }
 }

@@ -105,6 +105,12 @@ pub(crate) fn haunts(canary: Canary) -> &'static [&'static str] {
         Canary::MirroredTooEarly | Canary::AloneOverPages | Canary::ThroughUnderLog => {
             &["through: clients beside one another"]
         }
+        Canary::OtherCopiesTogether => &["through: extents far apart"],
+        Canary::GivenBackNotYoung => &["kept: given back when it is not wanted"],
+        Canary::ReadOfBothMerged => &["through: copies beside homes"],
+        Canary::DestageEndsAtFirst => &["the slow drive refuses some of what is destaged"],
+        Canary::OrderKeptLate => &["deferred: the mode is changed beside whole extents below"],
+        Canary::CleanBeforeMap => &["clean close"],
         Canary::CleanedNotFlushed => &[AT_REST],
         Canary::CopyLeftBehind => &["around: data, holes and copies"],
         Canary::KeptSlotReused | Canary::DirtyKeepsBelow => &[KEPT],

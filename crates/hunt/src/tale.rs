@@ -77,12 +77,8 @@ impl Tale {
             Hero::Cache(mode) => {
                 // Only where the volume is in write-through all the time it goes on without the fast drive.
                 let dies = ["through", "around"].iter().any(|it| self.story.name.starts_with(it));
-                // What only the slow drive has of unflushed writes is as whole as that drive writes it.
-                let whole =
-                    mode == CacheMode::WriteBack || self.story.slow.atomic_write_bytes >= 4096;
                 let effort = Effort {
                     death_every: if dies { effort.death_every } else { 0 },
-                    alone_every: if whole { effort.alone_every } else { 0 },
                     ..effort.clone()
                 };
                 enumerate(&Cached(mode), &self.story, &effort)

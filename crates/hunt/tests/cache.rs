@@ -232,12 +232,10 @@ fn what_class_cache_alone_does_survives_cuts_and_deaths() {
         for atomic_write_bytes in [512, 4096] {
             for (mode, story) in cache_stories(seed, atomic_write_bytes) {
                 let through = ["through", "around"].iter().any(|name| story.name.starts_with(name));
-                // What only the slow drive has of unflushed writes is as whole as that drive writes it.
-                let whole = atomic_write_bytes == 4096 || mode == CacheMode::WriteBack;
                 let effort = Effort {
                     stride: 5 * story.stride,
                     seeds: 1,
-                    alone_every: if whole { 4 } else { 0 },
+                    alone_every: 4,
                     rot_every: 20,
                     death_every: if through { 3 } else { 0 },
                     ..Effort::default()

@@ -109,6 +109,8 @@ survives! {
     a_deferred_volume_keeps_its_bound_in_bytes: "deferred: more at once than the bound",
     a_volume_keeps_its_promises_while_they_change_over_the_slow_drive:
         "deferred: the mode is changed over the slow drive",
+    a_volume_survives_a_change_of_mode_beside_whole_extents_below:
+        "deferred: the mode is changed beside whole extents below",
     a_volume_survives_a_flush_that_fails_beside_another: "a flush fails beside another",
     a_volume_survives_a_slow_drive_that_refuses: "the slow drive refuses",
     a_volume_survives_drives_in_step: "drives in step",
@@ -171,6 +173,7 @@ survives! {
     a_flush_covers_homes_that_were_written_beside_the_one_before:
         "homes are written beside a flush",
     what_cannot_be_destaged_stays_in_the_log: "the slow drive refuses what is destaged",
+    slots_of_what_cannot_be_destaged_are_given_back_late: "the slow drive refuses some of what is destaged",
     a_page_of_the_map_that_is_refused_is_told: "the slow drive refuses a page of the map",
     a_volume_survives_reads_of_what_is_written_anew:
         "hot extents are read again as they are written anew",

@@ -7,7 +7,10 @@ use io::units::{MILLISECOND_NS, SECOND_NS};
 use io::{IoError, Volume};
 use twin::Fault;
 
-use super::{Drives, EXTENT, FAST_EXTENTS, Prey, Story, idle, insist, lay, unless_refused, wish};
+use super::{
+    Drives, EXTENT, FAST_EXTENTS, Prey, Story, boxed, idle, insist, lay, together, unless_refused,
+    wish,
+};
 use crate::scenario::Stage;
 use crate::watched::Trouble;
 
@@ -145,17 +148,19 @@ pub(super) fn switched_off(drives: &Drives) -> Story {
         .act(|stage| async move {
             let volume = &stage.volume;
             volume.write(LOW * EXTENT, 4096, Volatile).await?;
-            let kept = volume.volume().status().extents_clean;
             tune(&stage, TuningChange::Inclusion(false)).await?;
             // Written the moment they are given back.
-            for _ in 0..1000 {
-                if volume.volume().status().extents_clean < kept {
+            for _ in 0..40_000 {
+                if volume.volume().status().extents_clean == 0 {
                     break;
                 }
-                volume.io().sleep(MILLISECOND_NS / 4).await;
+                volume.io().sleep(MILLISECOND_NS / 100).await;
             }
-            volume.write((LOW + 5) * EXTENT, 4096, Volatile).await?;
-            volume.write((LOW + 1) * EXTENT, 4096, Volatile).await?;
+            let writers = (1..6).map(|n| {
+                let volume = volume.clone();
+                boxed(async move { volume.write((LOW + n) * EXTENT, 4096, Volatile).await })
+            });
+            together(volume, writers).await?;
             volume.io().sleep(SECOND_NS).await;
             // Dirty by now.
             for extent in LOW..LOW + 4 {

@@ -220,6 +220,43 @@ pub(super) fn switches_below(drives: &Drives) -> Story {
         })
 }
 
+/// Into deferred mode while clients write whole extents over their homes on the slow drive, all the time.
+pub(super) fn whole_extents_beside_a_switch(drives: &Drives) -> Story {
+    let mut story = drives
+        .story("deferred: the mode is changed beside whole extents below")
+        .prepare(|stage| async move {
+            lay(&stage.volume, 0..FAST_EXTENTS + 6).await?;
+            idle(&stage.volume).await;
+            Ok(())
+        })
+        .act(|stage| async move {
+            let volume = &stage.volume;
+            for round in 0..3 {
+                // To be made durable by the change, which takes a while.
+                volume.write((FAST_EXTENTS + 4) * EXTENT, EXTENT, Volatile).await?;
+                let writers = (0..3u64).map(|writer| {
+                    let volume = volume.clone();
+                    boxed(async move {
+                        volume.io().sleep((1 + writer * 4) * MILLISECOND_NS).await;
+                        volume.write((FAST_EXTENTS + writer) * EXTENT, EXTENT, Volatile).await?;
+                        volume.write(writer * 8192, 4096, Volatile).await
+                    })
+                });
+                let switch = volume.clone();
+                let change = boxed(async move { defer(&switch).await });
+                together(volume, writers.chain([change])).await?;
+                volume.write(round * 8192, 4096, Volatile).await?;
+                volume.flush().await?;
+                volume.write(round * 8192 + 4096, 4096, Volatile).await?;
+                volume.io().sleep(30 * MILLISECOND_NS).await;
+                volume.promise(FlushMode::Strict).await?;
+            }
+            Ok(())
+        });
+    story.slow.latencies.flush_ns = 17 * MILLISECOND_NS;
+    story
+}
+
 /// Zeros that take no room in the log fill its index, and trims wait behind them: what destage frees is
 /// taken in the very moment in which the janitor goes on to write pages of the map.
 pub(super) fn zeros_fill_the_index(drives: &Drives) -> Story {

@@ -2,8 +2,8 @@
 
 use engine::Wish;
 use io::Durability::Volatile;
-use io::ErrorKind;
 use io::units::{KIB, MILLISECOND_NS, SECOND_NS};
+use io::{ErrorKind, Volume};
 use twin::{Fault, Kind};
 
 use super::{Drives, EXTENT, FAST_EXTENTS, Story, idle, insist, lay, unless_refused, wish};
@@ -131,6 +131,42 @@ pub(super) fn what_is_destaged(drives: &Drives) -> Story {
             insist(&stage, "destaging", |status| status.moves.destaged_bytes > 0)
         })
         .in_strides(3)
+}
+
+/// Of a batch on its way to the last free slots one write is refused and others take long, while the batch is
+/// tried again and clients take slots, too.
+pub(super) fn some_of_what_is_destaged(drives: &Drives) -> Story {
+    const LEFT: u64 = 30;
+    drives
+        .story("the slow drive refuses some of what is destaged")
+        .prepare(|stage| async move {
+            let extents = stage.volume.volume().info().size_bytes / EXTENT;
+            lay(&stage.volume, 0..extents - LEFT).await?;
+            idle(&stage.volume).await;
+            Ok(())
+        })
+        .act(|stage| async move {
+            let (volume, slow) = (&stage.volume, stage.machine.drives()[1]);
+            let first = volume.volume().info().size_bytes / EXTENT - LEFT;
+            for extent in first..first + 20 {
+                volume.write(extent * EXTENT + 8192, 4096, Volatile).await?;
+            }
+            volume.flush().await?;
+            stage.machine.strike_next(slow, Fault::WriteError, 1);
+            stage.machine.strike_next(slow, Fault::Spike, 3);
+            for _ in 0..1000 {
+                volume.io().sleep(MILLISECOND_NS / 2).await;
+                if stage.machine.fault_counts(slow).of(Fault::Spike) > 0 {
+                    break;
+                }
+            }
+            lay(volume, first + 20..first + LEFT).await?;
+            stage.machine.clear_faults();
+            idle(volume).await;
+            volume.read(first * EXTENT, LEFT * EXTENT).await?;
+            insist(&stage, "destaging", |status| status.moves.destaged_bytes > 0)
+        })
+        .in_strides(8)
 }
 
 /// A page of the map is refused by the slow drive.

@@ -82,6 +82,63 @@ pub(super) fn beside_one_another(drives: &Drives) -> (CacheMode, Story) {
     (WriteThrough, story.in_strides(2))
 }
 
+/// Extents that stand in different sectors of the map's pages come, go and are copied: a page is torn when
+/// power fails.
+pub(super) fn far_apart(drives: &Drives) -> (CacheMode, Story) {
+    let far = |n: u64| n * 37 % 540;
+    let story = drives
+        .story("through: extents far apart")
+        .prepare(move |stage| async move {
+            for n in 0..10 {
+                stage.volume.write(far(n) * EXTENT, 4096, Volatile).await?;
+            }
+            stage.volume.flush().await
+        })
+        .act(move |stage| async move {
+            let volume = &stage.volume;
+            for round in 0..3 {
+                for n in 0..6 {
+                    let at = far(round * 5 + n) * EXTENT;
+                    match n % 2 {
+                        0 => volume.write(at, EXTENT, Volatile).await?,
+                        _ => volume.trim(at, EXTENT, Volatile).await?,
+                    }
+                }
+                volume.flush().await?;
+            }
+            Ok(())
+        })
+        .closing();
+    (WriteThrough, story)
+}
+
+/// A copy that lies on the fast drive where the next extent's home would follow it on the slow one: a
+/// request for both must not take them for one piece.
+pub(super) fn seeming_neighbours(drives: &Drives) -> (CacheMode, Story) {
+    let story = drives
+        .story("through: copies beside homes")
+        .prepare(|stage| async move {
+            let volume = &stage.volume;
+            let [fast, slow] = volume.volume().status().geometry.layouts.map(|it| it.slots_at);
+            let first = (fast - slow) / EXTENT;
+            lay(volume, first..first + 12).await?;
+            copy(volume, first..first + 8).await
+        })
+        .act(|stage| async move {
+            let volume = &stage.volume;
+            let status = volume.volume().status();
+            let [fast, slow] = status.geometry.layouts.map(|it| it.slots_at);
+            let first = (fast - slow) / EXTENT;
+            for extent in first..first + 11 {
+                volume.read(extent * EXTENT + EXTENT / 2, EXTENT).await?;
+            }
+            volume.read(first * EXTENT, 12 * EXTENT).await?;
+            if status.extents_clean > 0 { Ok(()) } else { Err(missed("copying", &status)) }
+        })
+        .uncut();
+    (WriteThrough, story)
+}
+
 /// Copies are made of what was written in place a moment ago, and not flushed.
 pub(super) fn copied_at_once(drives: &Drives) -> (CacheMode, Story) {
     let story = drives

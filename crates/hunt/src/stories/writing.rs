@@ -27,7 +27,9 @@ pub(super) fn clean_close(drives: &Drives) -> Story {
         .act(move |stage| async move {
             scatter(&stage.volume, seed + 1, 10, 6).await?;
             // So far away that a page of the map which is torn is neither old nor new.
-            stage.volume.write(3 * APART * EXTENT, EXTENT, Volatile).await?;
+            for n in 3..=8 {
+                stage.volume.write(n * APART * EXTENT, EXTENT, Volatile).await?;
+            }
             stage.volume.trim(EXTENT, EXTENT, Volatile).await
         })
 }
