@@ -4,10 +4,11 @@
 
 use std::fmt::Write as _;
 
-use engine::{Geometry, Tier};
+use engine::Geometry;
 use twin::DriveSpec;
 
 use crate::journal::{Journal, Note};
+use crate::places::place;
 use crate::player::{Player, Wrong};
 use crate::trial::{End, Life, Trial};
 
@@ -127,17 +128,7 @@ fn describe_life(
         let _ = writeln!(text, "    ({left_out} earlier requests are left out)");
     }
     for note in &notes[left_out..] {
-        let who = note.client.map_or("look".into(), |client| format!("client {client}"));
-        let begun_ms = note.begun_ns as f64 / 1e6;
-        let _ = match &note.ended {
-            Some((ended_ns, how)) => writeln!(
-                text,
-                "    {begun_ms:12.3} ms  {who}: {} → {how} at {:.3} ms",
-                note.what,
-                *ended_ns as f64 / 1e6
-            ),
-            None => writeln!(text, "    {begun_ms:12.3} ms  {who}: {} → never answered", note.what),
-        };
+        let _ = writeln!(text, "    {}", note.tell(player.geometry.extent_bytes));
     }
     if let (End::Falls { .. }, 0) = (life.end, notes.len()) {
         let _ = writeln!(text, "    no client had asked for anything");
@@ -153,37 +144,4 @@ fn describe_trace(text: &mut String, player: &Player<'_>) {
     }
     let recent: Vec<String> = player.marks.recent.iter().map(|mark| format!("{mark:?}")).collect();
     let _ = writeln!(text, "    the engine's last marks: {}", recent.join(", "));
-}
-
-/// A line of the trace with what lies at its place on the drive.
-fn place(geometry: &Geometry, line: &str) -> String {
-    let words: Vec<&str> = line.split(' ').collect();
-    let number = |after: &str| {
-        let at = words.iter().position(|word| *word == after)?;
-        words.get(at + 1)?.trim_end_matches(':').parse::<u64>().ok()
-    };
-    let (Some(drive), Some(at)) = (number("drive"), number("at")) else { return line.to_owned() };
-    let tier = if drive == 0 { Tier::Fast } else { Tier::Slow };
-    let line = line.replacen(&format!("drive {drive}"), &format!("{tier} drive"), 1);
-    if number("length") == Some(0) {
-        return line;
-    }
-    format!("{line} ({})", area(geometry, tier, at))
-}
-
-/// What lies at byte `at` of a drive.
-fn area(geometry: &Geometry, tier: Tier, at: u64) -> String {
-    let layout = &geometry.layouts[tier.index()];
-    if at < layout.map_at {
-        return format!("superblock copy {}", u64::from(at >= 512 << 10));
-    }
-    if at < layout.map_at + layout.map_bytes {
-        let block = (at - layout.map_at) / 4096;
-        return format!("map page {} copy {}", block / 2, block % 2);
-    }
-    if at < layout.log_at + layout.log_bytes {
-        return format!("landing log block {}", (at - layout.log_at) / 4096);
-    }
-    let offset = at.saturating_sub(layout.slots_at);
-    format!("slot {} + {}", offset / geometry.extent_bytes, offset % geometry.extent_bytes)
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use engine::canary::{Canary, release};
 
 use crate::allowed::Allowed;
-use crate::haunts::{haunts, runs};
+use crate::haunts::{haunts, runs, swarm_runs};
 use crate::report::Effort;
 use crate::run::run;
 use crate::swarm;
@@ -140,15 +140,10 @@ pub fn hunt_canary(canary: Canary, hunter: Hunter, budget: Duration) -> Option<C
     release(Some(canary));
     let deadline = Instant::now() + budget;
     let hunt = |seeds: &mut dyn Iterator<Item = u64>| {
-        for seed in seeds.take_while(|_| Instant::now() < deadline) {
-            if let (_, Some(found)) = run(seed, Allowed::ALL) {
-                return Some(Caught { ground: Ground::Run(seed), message: found.wrong().message });
-            }
-        }
-        None
+        seeds.take_while(|_| Instant::now() < deadline).find_map(play_run)
     };
     let caught = match hunter {
-        Hunter::Knowing => swarm_of(canary)
+        Hunter::Knowing => known_runs(canary)
             .or_else(|| play_haunts(canary, deadline))
             .or_else(|| hunt(&mut (1..=RUNS_BEFORE_STORIES)))
             .or_else(|| play_all(deadline))
@@ -159,12 +154,18 @@ pub fn hunt_canary(canary: Canary, hunter: Hunter, budget: Duration) -> Option<C
     caught
 }
 
-/// The runs of the swarm that are known to catch it.
-fn swarm_of(canary: Canary) -> Option<Caught> {
-    runs(canary).iter().find_map(|&seed| {
+/// The runs that are known to catch it.
+fn known_runs(canary: Canary) -> Option<Caught> {
+    let swarm = swarm_runs(canary).iter().find_map(|&seed| {
         let (_, found) = swarm::run(seed, Allowed::ALL);
         found.map(|trail| Caught { ground: Ground::Swarm(seed), message: trail.wrong.message })
-    })
+    });
+    swarm.or_else(|| runs(canary).iter().find_map(|&seed| play_run(seed)))
+}
+
+fn play_run(seed: u64) -> Option<Caught> {
+    let (_, found) = run(seed, Allowed::ALL);
+    found.map(|found| Caught { ground: Ground::Run(seed), message: found.wrong().message })
 }
 
 /// Each to its end, for what needs no cut, then with cuts for a while, with several seeds.
@@ -179,7 +180,8 @@ fn play_haunts(canary: Canary, deadline: Instant) -> Option<Caught> {
                     // Some stories are told of drives only that do not tear.
                     let caught = tale.and_then(|tale| tale.play(&effort));
                     if let Some(message) = caught {
-                        return Some(Caught { ground: Ground::Story(name), message });
+                        let ground = Ground::Story { name, seed, atomic_write_bytes };
+                        return Some(Caught { ground, message });
                     }
                 }
             }
@@ -190,11 +192,12 @@ fn play_haunts(canary: Canary, deadline: Instant) -> Option<Caught> {
 
 fn play_all(deadline: Instant) -> Option<Caught> {
     let effort = Effort { cases_max: CASES, ..Effort::exhausting(Some(deadline)) };
-    let tales = [512, 4096].into_iter().flat_map(|atomic_write_bytes| tales(1, atomic_write_bytes));
-    let mut tales = tales.into_iter();
-    tales.find_map(|tale| {
-        let ground = Ground::Story(tale.name());
-        tale.play(&effort).map(|message| Caught { ground, message })
+    let seed = 1;
+    [512, 4096].into_iter().find_map(|atomic_write_bytes| {
+        tales(seed, atomic_write_bytes).into_iter().find_map(|tale| {
+            let ground = Ground::Story { name: tale.name(), seed, atomic_write_bytes };
+            tale.play(&effort).map(|message| Caught { ground, message })
+        })
     })
 }
 

@@ -23,6 +23,9 @@ impl<S: Subject> Hunt<'_, S> {
             let message =
                 format!("{}\nThe fast drive died with operation {operation}.", wrong.message);
             self.record(order, cuts, wrong.stage, message);
+            let simulation = Simulation::wake(&start.snapshot);
+            simulation.arm_death(victim, operation);
+            self.add_trace(start, order, &simulation);
         };
         if let Ended::Wrong { stage, message } = ended {
             return tell(Wrong { stage, message }, Vec::new());

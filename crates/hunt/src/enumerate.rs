@@ -19,9 +19,12 @@ use twin::{CacheLoss, CutPoint, Moment, Random, Simulation, Snapshot, mix};
 
 use crate::alone::Alone;
 use crate::failure::{Cut, Failure, Fall};
+use crate::journal::Journal;
 use crate::oracle::Oracle;
+use crate::places::place;
 use crate::play::{Ended, Label, Machine};
 use crate::report::{Effort, Report};
+use crate::rot::newest_superblock;
 use crate::scenario::{Curtain, Scenario, Stage};
 use crate::subject::{Prey, Subject};
 use crate::tally::Tally;
@@ -30,6 +33,10 @@ use crate::workload::Workload;
 
 /// Trace lines shown with a failure.
 const TRACE_MAX: usize = 24;
+/// Requests shown with a failure.
+const NOTES_MAX: usize = 40;
+/// Where nobody knows: as volumes are made.
+const EXTENT_BYTES: u64 = 128 << 10;
 
 /// A machine at rest and what is known of its volume.
 pub(crate) struct Rest {
@@ -226,7 +233,8 @@ impl<S: Subject> Hunt<'_, S> {
 
     pub(crate) fn record(&self, order: u64, cuts: Vec<Cut>, stage: &'static str, message: String) {
         let (scenario, seed) = (self.scenario.name.to_string(), self.scenario.seed);
-        let failure = Failure { scenario, seed, cuts, stage, message, trace: Vec::new() };
+        let (requests, trace) = (Vec::new(), Vec::new());
+        let failure = Failure { scenario, seed, cuts, stage, message, requests, trace };
         self.failures.lock().expect("no panic").push((order, failure));
     }
 
@@ -296,6 +304,9 @@ impl<S: Subject> Hunt<'_, S> {
         let operations = simulation.operations();
         if let Ended::Wrong { stage, message } = ended {
             self.record(0, Vec::new(), stage, message);
+            let simulation = Simulation::wake(&start.snapshot);
+            simulation.disarm();
+            self.add_trace(start, 0, &simulation);
             return None;
         }
         if self.scenario.uncut {
@@ -314,12 +325,23 @@ impl<S: Subject> Hunt<'_, S> {
         simulation: &Simulation,
         start: &Rest,
     ) -> (Ended, Rc<RefCell<Oracle>>, bool) {
+        self.act_noting(simulation, start, None)
+    }
+
+    /// As [`Hunt::act`], with what clients ask for noted.
+    fn act_noting(
+        &self,
+        simulation: &Simulation,
+        start: &Rest,
+        journal: Option<Journal>,
+    ) -> (Ended, Rc<RefCell<Oracle>>, bool) {
         let oracle = Rc::new(RefCell::new(start.oracle.clone()));
         let made = Rc::new(Cell::new(start.made));
         let machine = Machine::of(simulation);
         let begun_ns = simulation.now_ns();
         let ended = machine.play(|io, fast, slow, label| {
             let (oracle, made, simulation) = (oracle.clone(), made.clone(), simulation.clone());
+            let journal = journal.clone();
             async move {
                 if self.scenario.fresh {
                     label.set("making the volume");
@@ -337,7 +359,7 @@ impl<S: Subject> Hunt<'_, S> {
                 }
                 self.opening.store(simulation.operations(), Ordering::Relaxed);
                 label.set("playing the act");
-                let watched = Watched::new(&io, volume.clone(), oracle.clone());
+                let watched = Watched::new(&io, volume.clone(), oracle.clone()).noting(journal);
                 let stage = Stage { volume: watched, machine: simulation };
                 self.scenario.play_act(stage).await.map_err(|trouble| trouble.to_string())?;
                 if self.scenario.closing {
@@ -362,7 +384,8 @@ impl<S: Subject> Hunt<'_, S> {
         simulation.arm_cut(point);
         let (ended, oracle, made) = self.act(&simulation, start);
         if let Ended::Wrong { stage, message } = ended {
-            return self.record(order, Vec::new(), stage, message);
+            self.record(order, Vec::new(), stage, message);
+            return self.add_trace_of_cut(start, order, point);
         }
         simulation.fail_power();
         // Before a process dies, whose drives go on for a while.
@@ -393,23 +416,23 @@ impl<S: Subject> Hunt<'_, S> {
             };
             let alone = divides(self.effort.alone_every, case) && made;
             if alone && !self.look_at_each_alone(order, &after, cut) {
-                return self.add_trace(start, order, point);
+                return self.add_trace_of_cut(start, order, point);
             }
             let clean = self.aftermath((order, case), &simulation, &oracle, made, vec![cut], then);
             if !clean {
-                return self.add_trace(start, order, point);
+                return self.add_trace_of_cut(start, order, point);
             }
             if divides(self.effort.rot_every, case) && made && !self.rot(order, &after, cut) {
-                return self.add_trace(start, order, point);
+                return self.add_trace_of_cut(start, order, point);
             }
-            if recut {
-                self.cut_recovery(order, &after, cut);
+            if recut && !self.cut_recovery(order, &after, cut) {
+                return self.add_trace_of_cut(start, order, point);
             }
         }
     }
 
-    /// Cuts again at each operation of the recovery.
-    fn cut_recovery(&self, order: u64, rest: &Rest, first: Cut) {
+    /// Cuts again at each operation of the recovery. Says whether all was well.
+    fn cut_recovery(&self, order: u64, rest: &Rest, first: Cut) -> bool {
         for operation in 0.. {
             let simulation = Simulation::wake(&rest.snapshot);
             let point = CutPoint { operation, moment: Moment::Submitted };
@@ -424,9 +447,10 @@ impl<S: Subject> Hunt<'_, S> {
             });
             match ended {
                 Ended::PowerCut => {}
-                Ended::Well => return,
+                Ended::Well => break,
                 Ended::Wrong { stage, message } => {
-                    return self.record(order, vec![first], stage, message);
+                    self.record(order, vec![first], stage, message);
+                    return false;
                 }
             }
             let again = simulation.snapshot();
@@ -445,10 +469,17 @@ impl<S: Subject> Hunt<'_, S> {
                 let cuts = vec![first, Cut { point: Some(point), fall: what }];
                 let case = (order, mix(operation));
                 if !self.aftermath(case, &simulation, &oracle, rest.made, cuts, Then::Close) {
-                    return;
+                    return false;
                 }
             }
         }
+        true
+    }
+
+    fn add_trace_of_cut(&self, start: &Rest, order: u64, point: CutPoint) {
+        let simulation = Simulation::wake(&start.snapshot);
+        simulation.arm_cut(point);
+        self.add_trace(start, order, &simulation);
     }
 
     /// After a cut: open, compare, perhaps live on and lose power again, close, check. Says
@@ -556,19 +587,31 @@ impl<S: Subject> Hunt<'_, S> {
         self.subject.check(io, fast, slow).await
     }
 
-    /// Plays a failed case's act once more, to show what its drives received last.
-    fn add_trace(&self, start: &Rest, order: u64, point: CutPoint) {
-        let simulation = Simulation::wake(&start.snapshot);
+    /// Plays a failed case's act once more on `simulation`, which has woken from `start` and is armed, to show
+    /// what clients asked for and what the drives received last.
+    pub(crate) fn add_trace(&self, start: &Rest, order: u64, simulation: &Simulation) {
         simulation.keep_trace_text();
-        simulation.arm_cut(point);
-        self.act(&simulation, start);
-        let text = simulation.trace_text();
-        let tail = text[text.len().saturating_sub(TRACE_MAX)..].to_vec();
+        let journal = Journal::default();
+        self.act_noting(simulation, start, Some(journal.clone()));
+        let geometry = newest_superblock(simulation).map(|superblock| superblock.geometry);
+        let extent_bytes = geometry.as_ref().map_or(EXTENT_BYTES, |geometry| geometry.extent_bytes);
+        let notes: Vec<_> = journal.take().iter().map(|note| note.tell(extent_bytes)).collect();
+        let lines = simulation.trace_text();
+        let trace = tail(&lines, TRACE_MAX).iter().map(|line| match &geometry {
+            Some(geometry) => place(geometry, line),
+            None => line.clone(),
+        });
+        let trace: Vec<String> = trace.collect();
         let mut failures = self.failures.lock().expect("no panic");
         for (_, failure) in failures.iter_mut().filter(|(at, _)| *at == order) {
-            failure.trace = tail.clone();
+            failure.requests = tail(&notes, NOTES_MAX).to_vec();
+            failure.trace = trace.clone();
         }
     }
+}
+
+fn tail(lines: &[String], count: usize) -> &[String] {
+    &lines[lines.len().saturating_sub(count)..]
 }
 
 /// Whether it is the turn of a case; with 0 it never is.

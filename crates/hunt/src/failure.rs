@@ -36,6 +36,8 @@ pub struct Failure {
     pub stage: &'static str,
     /// What went wrong.
     pub message: String,
+    /// The last requests before the first cut, if they were kept.
+    pub requests: Vec<String>,
     /// The last operations of the drives before the first cut, if they were kept.
     pub trace: Vec<String>,
 }
@@ -71,8 +73,16 @@ impl fmt::Display for Failure {
             writeln!(f, "  {cut}")?;
         }
         writeln!(f, "  {}", self.message.replace('\n', "\n  "))?;
-        for line in &self.trace {
-            writeln!(f, "  | {line}")?;
+        for (what, lines) in [
+            ("what clients asked for last", &self.requests),
+            ("the drives' last operations", &self.trace),
+        ] {
+            if !lines.is_empty() {
+                writeln!(f, "  {what}:")?;
+            }
+            for line in lines {
+                writeln!(f, "  | {line}")?;
+            }
         }
         Ok(())
     }

@@ -26,6 +26,7 @@ mod journal;
 mod looks;
 mod nature;
 mod oracle;
+mod places;
 mod play;
 mod player;
 mod report;

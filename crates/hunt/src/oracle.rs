@@ -411,8 +411,16 @@ impl Oracle {
         wrong: &str,
     ) -> String {
         let mut text = format!("{when}, block {block} (byte {}): {wrong}\n", block * BLOCK_BYTES);
-        for sector in (0..BLOCK_SECTORS).filter(|sector| mask & (1 << sector) != 0) {
-            let _ = writeln!(text, "  sector {sector}: {}", seen[sector]);
+        let looked_at: Vec<usize> =
+            (0..BLOCK_SECTORS).filter(|sector| mask & (1 << sector) != 0).collect();
+        for alike in looked_at.chunk_by(|one, next| seen[*one].goes_on_as(&seen[*next])) {
+            let _ = match alike {
+                [sector] => writeln!(text, "  sector {sector}: {}", seen[*sector]),
+                [first, .., last] => {
+                    writeln!(text, "  sectors {first} to {last}: {}", seen[*first])
+                }
+                [] => Ok(()),
+            };
         }
         let history = self.blocks.get(&block);
         let entries = history.map_or(&[][..], |history| history.entries.as_slice());

@@ -100,7 +100,7 @@ pub(crate) fn is_through(simulation: &Simulation, tier: Tier) -> bool {
 }
 
 /// The fast drive's.
-fn newest_superblock(simulation: &Simulation) -> Option<Superblock> {
+pub(crate) fn newest_superblock(simulation: &Simulation) -> Option<Superblock> {
     superblock_of(simulation, Tier::Fast)
 }
 

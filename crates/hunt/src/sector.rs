@@ -36,6 +36,19 @@ pub enum Value {
     Foreign,
 }
 
+impl Value {
+    /// Whether the sector behind this one holds what follows from it: one line says both.
+    pub(crate) fn goes_on_as(&self, next: &Value) -> bool {
+        match (self, next) {
+            (
+                Value::Misplaced { write, sector },
+                Value::Misplaced { write: write2, sector: sector2 },
+            ) => write == write2 && *sector + 1 == *sector2,
+            _ => self == next,
+        }
+    }
+}
+
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

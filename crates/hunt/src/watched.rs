@@ -92,7 +92,7 @@ impl<V: Prey> Watched<V> {
         let write = self.oracle.borrow_mut().begin_write(Deed::Data, at, length, forced);
         let mut buf = self.io.pool().take(length as usize);
         stamp(&mut buf, write, at / SECTOR_BYTES as u64);
-        let note = self.note(|| {
+        let note = self.note(at, length, || {
             let how = if forced { ", durable" } else { "" };
             format!("write {write}: {length} bytes at {at}{how}")
         });
@@ -110,7 +110,7 @@ impl<V: Prey> Watched<V> {
         let mut buf = self.io.pool().take(length as usize);
         // What the buffer held before must not pass for an answer.
         buf.fill(0xa5);
-        let note = self.note(|| format!("read {length} bytes at {at}"));
+        let note = self.note(at, length, || format!("read {length} bytes at {at}"));
         let (buf, outcome) = self.volume.read(at, buf).await;
         let checked = match outcome {
             Ok(()) => self.oracle.borrow_mut().check_read(reading, at, &buf).map_err(Trouble::Lie),
@@ -129,7 +129,7 @@ impl<V: Prey> Watched<V> {
     /// When the volume refuses.
     pub async fn flush(&self) -> Result<(), Trouble> {
         let flushing = self.oracle.borrow_mut().begin_flush();
-        let note = self.note(|| "flush".into());
+        let note = self.note(0, 0, || "flush".into());
         let outcome = self.volume.flush().await;
         self.noted(note, &outcome);
         outcome.map_err(Trouble::Refused)?;
@@ -146,7 +146,7 @@ impl<V: Prey> Watched<V> {
     pub async fn trim(&self, at: u64, length: u64, how: Durability) -> Result<(), Trouble> {
         let forced = how == Durability::Durable;
         let write = self.oracle.borrow_mut().begin_write(Deed::Trim, at, length, forced);
-        let note = self.note(|| {
+        let note = self.note(at, length, || {
             let how = if forced { ", durable" } else { "" };
             format!("write {write}: trim {length} bytes at {at}{how}")
         });
@@ -168,7 +168,7 @@ impl<V: Prey> Watched<V> {
     ) -> Result<(), Trouble> {
         let forced = how == Durability::Durable;
         let write = self.oracle.borrow_mut().begin_write(Deed::Zeroes, at, length, forced);
-        let note = self.note(|| {
+        let note = self.note(at, length, || {
             let how = if forced { ", durable" } else { "" };
             format!("write {write}: zeros ({mode:?}), {length} bytes at {at}{how}")
         });
@@ -256,7 +256,7 @@ impl<V: Prey> Watched<V> {
             oracle.begin_promise(bound_ns(mode));
             oracle.begin_close()
         };
-        let note = self.note(|| format!("flushes promise {mode}"));
+        let note = self.note(0, 0, || format!("flushes promise {mode}"));
         let outcome = self.volume.set_flush_mode(mode).await;
         self.noted(note, &outcome);
         outcome.map_err(Trouble::Refused)?;
@@ -268,9 +268,11 @@ impl<V: Prey> Watched<V> {
         Ok(())
     }
 
-    fn note(&self, what: impl FnOnce() -> String) -> Option<usize> {
+    /// Notes a request for `length` bytes at `at`; of none, what is about the whole volume.
+    fn note(&self, at: u64, length: u64, what: impl FnOnce() -> String) -> Option<usize> {
         let journal = self.journal.as_ref()?;
-        Some(journal.begin(self.client, what(), self.io.now_ns()))
+        let bytes = (length > 0).then_some(at..at + length);
+        Some(journal.begin(self.client, what(), bytes, self.io.now_ns()))
     }
 
     fn noted<E: fmt::Display>(&self, note: Option<usize>, outcome: &Result<(), E>) {

@@ -332,8 +332,17 @@ impl State {
             _ => 0,
         };
         let place = mix(at ^ mix(length ^ ((drive as u64) << 8) ^ kind as u64));
+        let sequence = self.sequence;
         self.trace.record(self.now_ns, place ^ content, || {
-            format!("drive {drive} {kind:?} at {at} length {length} content {content:016x}")
+            // What changes something has a number of its own: that which a cut is told by.
+            let operation = match kind {
+                Kind::Read => String::new(),
+                _ => format!(", operation {number}"),
+            };
+            format!(
+                "request {sequence}{operation}: drive {drive} {kind:?} at {at} length {length} content \
+                 {content:016x}"
+            )
         });
         let (mut done_at_ns, verdict) =
             self.drives[drive].accept(self.now_ns, self.sequence, &request);
@@ -466,7 +475,7 @@ impl State {
             self.drives[op.drive].ends(op.done_at_ns.min(self.now_ns));
         }
         self.trace.record(self.now_ns, mix(sequence) ^ u64::from(failed), || {
-            format!("operation {sequence} ends{}", if failed { " with an error" } else { "" })
+            format!("request {sequence} ends{}", if failed { " with an error" } else { "" })
         });
         match op.effect {
             Effect::Nothing => {}
