@@ -69,6 +69,9 @@ impl Cause {
 pub struct LostPart {
     /// How much is lost in all.
     pub loss: Option<LossStatus>,
+    /// The volume goes on without its fast drive, and nothing is missing.
+    #[serde(default)]
+    pub alone: bool,
     /// Ranges, in order.
     pub ranges: Vec<LostRange>,
     /// Where the next part begins; `None`: this was the last.

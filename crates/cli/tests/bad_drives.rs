@@ -218,7 +218,7 @@ fn a_full_host_file_system_stops_the_volume_and_loses_nothing_that_was_flushed()
     let place = Place::new();
     let host = Mount::tmpfs("96M", place.path("host"));
     place.bimetal(&["create", "v", "--fast", "host/f:64M", "--slow", "host/s:512M"]).expect(0, &[]);
-    let server = place.serve(&["v"]);
+    let server = place.serve_saying(&["v"], "server.err");
     // Whole extents, each flushed, until it fails: then it must say so and keep what it had.
     let script = "import nbd\ndone = 0\n\
         try:\n\
@@ -238,6 +238,8 @@ fn a_full_host_file_system_stops_the_volume_and_loses_nothing_that_was_flushed()
     assert_eq!(said.code, 3, "{said:?}");
     assert!(said.out.contains("DEGRADED") && said.out.contains("No space left"), "{said:?}");
     assert!(said.out.contains("Free space on what") && said.out.contains("host/s"), "{said:?}");
+    let server_said = fs::read_to_string(place.path("server.err")).unwrap();
+    assert!(server_said.contains("'v' has stopped taking writes"), "{server_said}");
     drop(server);
     must(tool("mount").args(["-o", "remount,size=1G"]).arg(&host.dir));
     let server = place.serve(&["v"]);

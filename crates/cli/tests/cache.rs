@@ -55,6 +55,10 @@ fn a_write_through_cache_goes_on_without_its_fast_drive_and_gets_a_new_one() {
     let status = place.status("v");
     assert_eq!(status["state"], "degraded", "{status}");
     assert!(status["status"].as_str().unwrap().contains("Nothing is lost"), "{status}");
+    let lost = place.bimetal(&["lost", "v"]);
+    lost.expect(0, &[]);
+    assert!(lost.out.contains("goes on without its fast drive"), "{lost:?}");
+    assert!(lost.out.contains("nothing is lost"), "{lost:?}");
     let script = format!("uri='{}'; {} && {}", server.uri, verify(2), fill(3));
     support::must(support::tool("sh").arg("-c").arg(script));
     server.kill();
@@ -63,10 +67,20 @@ fn a_write_through_cache_goes_on_without_its_fast_drive_and_gets_a_new_one() {
     support::must(support::tool("sh").arg("-c").arg(script));
     assert_eq!(server.stop().code(), Some(3));
 
+    fs::copy(place.path("v.slow"), place.path("older.slow")).unwrap();
     place.bimetal(&["attach-cache", "v", "--fast", "new.fast:32M"]).expect(0, &[]);
     place.serve_run("v", &verify(3));
     assert_eq!(place.status("v")["state"], "offline");
     place.bimetal(&["check", "v"]).expect(0, &[]);
+
+    // A slow drive of the time before the new fast one is told apart, and is not served alone either.
+    fs::rename(place.path("v.slow"), place.path("newer.slow")).unwrap();
+    fs::rename(place.path("older.slow"), place.path("v.slow")).unwrap();
+    place.bimetal(&["serve", "v", "--run", "true"]).expect(4, &["was replaced since", "v.slow"]);
+    let status = place.status("v");
+    assert_eq!(status["state"], "unavailable", "{status}");
+    fs::rename(place.path("newer.slow"), place.path("v.slow")).unwrap();
+    place.serve_run("v", &verify(3));
 }
 
 #[test]

@@ -235,3 +235,13 @@ fn a_file_is_brought_to_the_fast_drive_when_asked_for() {
     let status = place.status("v");
     assert_eq!(status["state"], "online", "{status}");
 }
+
+#[test]
+fn a_hunt_for_nothing_is_refused_and_a_short_one_says_what_it_did() {
+    let place = Place::new();
+    place.bimetal(&["hunt", "--runs", "0"]).expect(2, &["--runs", "at least 1"]);
+    let words = ["--json", "hunt", "--seed", "1", "--runs", "2", "--jobs", "1"];
+    let hunt = place.bimetal(&words).expect(0, &[]).json();
+    assert_eq!(hunt["runs"], 2, "{hunt}");
+    assert!(hunt["power_cuts"].as_u64().unwrap() > 0 && hunt["failures"] == serde_json::json!([]));
+}

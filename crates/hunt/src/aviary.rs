@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use engine::canary::{Canary, release};
 
 use crate::allowed::Allowed;
-use crate::haunts::{haunts, runs, swarm_runs};
+use crate::haunts::{haunts, runs, soonest, swarm_runs};
 use crate::report::Effort;
 use crate::run::run;
 use crate::swarm;
@@ -170,24 +170,21 @@ fn play_run(seed: u64) -> Option<Caught> {
 
 /// Each to its end, for what needs no cut, then with cuts for a while, with several seeds.
 fn play_haunts(canary: Canary, deadline: Instant) -> Option<Caught> {
-    for cases_max in [1, HAUNT_CASES] {
+    let worlds = || HAUNT_SEEDS.flat_map(|seed| [512, 4096].map(|atomic| (seed, atomic)));
+    let to_the_end = worlds().map(|world| (world, 1));
+    let with_cuts = soonest(canary).into_iter().chain(worlds()).map(|world| (world, HAUNT_CASES));
+    // What is known to take cuts is not told without.
+    let skipped = if soonest(canary).is_some() { worlds().count() } else { 0 };
+    to_the_end.skip(skipped).chain(with_cuts).find_map(|((seed, atomic_write_bytes), cases_max)| {
         let effort = Effort { cases_max, ..Effort::exhausting(Some(deadline)) };
-        for seed in HAUNT_SEEDS {
-            for atomic_write_bytes in [512, 4096] {
-                for name in haunts(canary) {
-                    let all = tales(seed, atomic_write_bytes);
-                    let tale = all.into_iter().find(|tale| tale.name() == *name);
-                    // Some stories are told of drives only that do not tear.
-                    let caught = tale.and_then(|tale| tale.play(&effort));
-                    if let Some(message) = caught {
-                        let ground = Ground::Story { name, seed, atomic_write_bytes };
-                        return Some(Caught { ground, message });
-                    }
-                }
-            }
-        }
-    }
-    None
+        haunts(canary).iter().find_map(|name| {
+            let mut all = tales(seed, atomic_write_bytes).into_iter();
+            // Some stories are told of drives only that do not tear.
+            let message = all.find(|tale| tale.name() == *name)?.play(&effort)?;
+            let ground = Ground::Story { name, seed, atomic_write_bytes };
+            Some(Caught { ground, message })
+        })
+    })
 }
 
 fn play_all(deadline: Instant) -> Option<Caught> {

@@ -188,6 +188,7 @@ pub fn keeping_stories(seed: u64, atomic_write_bytes: u32) -> Vec<Story> {
         keeping::changes(&drives),
         keeping::full_volume(&drives),
         keeping::switched_off(&drives),
+        keeping::written_as_given_back(&drives),
         keeping::unreadable_copies(&drives),
         moving::promotion(&drives),
         moving::demotion(&drives),

@@ -21,7 +21,7 @@ use twin::{CacheLoss, DriveId, DriveSpec, Random, Simulation};
 const SEED: u64 = 1;
 
 /// Each so many-th operation is cut here, so that the tests of this crate take minutes.
-const STRIDE: u64 = 41;
+const STRIDE: u64 = 71;
 
 /// Plays a share of the stories; more tests run side by side. Deferred mode is told elsewhere.
 fn survives(mode: CacheMode, atomic_write_bytes: u32) {
@@ -233,7 +233,7 @@ fn what_class_cache_alone_does_survives_cuts_and_deaths() {
             for (mode, story) in cache_stories(seed, atomic_write_bytes) {
                 let through = ["through", "around"].iter().any(|name| story.name.starts_with(name));
                 let effort = Effort {
-                    stride: 5 * story.stride,
+                    stride: 9 * story.stride,
                     seeds: 1,
                     alone_every: 4,
                     rot_every: 20,

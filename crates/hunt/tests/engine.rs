@@ -19,7 +19,7 @@ use twin::{CacheLoss, DriveSpec, Random, Simulation};
 const SEED: u64 = 1;
 
 /// Each so many-th operation is cut here; all of them by `cargo run --example tales` (docs/hunting.md).
-const STRIDE: u64 = 5;
+const STRIDE: u64 = 9;
 
 /// Stories told to their end, and recoveries compared with the oracle in them.
 static TOLD: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];

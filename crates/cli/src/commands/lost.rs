@@ -49,6 +49,7 @@ pub struct LostArguments {
 struct Lost {
     name: String,
     loss: Option<LossStatus>,
+    alone: bool,
     ranges: Vec<LostRange>,
     #[serde(skip_serializing_if = "Option::is_none")]
     files: Option<LostFiles>,
@@ -58,56 +59,51 @@ struct Lost {
 pub fn run(arguments: &LostArguments, settings: &Settings) -> Outcome {
     let selection = arguments.volume.select(settings)?;
     let served = ServerRecord::alive(settings, &selection.name)?.is_some_and(|server| server.ready);
-    let (loss, ranges) =
+    let LostPart { loss, alone, ranges, .. } =
         if served { ask_server(settings, &selection)? } else { read_drives(&selection)? };
     let files = match &arguments.files {
         Some(place) => Some(lost_files::find(place, &ranges)?),
         None => None,
     };
-    let lost = Lost { name: selection.name.to_string(), loss, ranges, files };
+    let lost = Lost { name: selection.name.to_string(), loss, alone, ranges, files };
     settings.output.show("lost", &lost, text)?;
     let whole = lost.ranges.is_empty() && lost.loss.is_none();
     Ok(if whole { Exit::Done } else { Exit::Degraded })
 }
 
-type Found = (Option<LossStatus>, Vec<LostRange>);
-
-fn ask_server(settings: &Settings, selection: &Selection) -> Result<Found, Failure> {
+fn ask_server(settings: &Settings, selection: &Selection) -> Result<LostPart, Failure> {
     let socket = settings.control_socket(&selection.name);
-    let mut ranges: Vec<LostRange> = Vec::new();
-    let mut at = 0;
-    loop {
+    whole(|at| {
         let value = survey::ask(&socket, &ControlRequest::new("lost").with("at", at))?;
-        let part: LostPart = serde_json::from_value(value).map_err(|error| {
+        serde_json::from_value(value).map_err(|error| {
             Failure::failed(format!("the server gave an answer of another version: {error}"))
-        })?;
-        part.ranges.into_iter().for_each(|range| join(&mut ranges, range));
-        match part.next {
-            Some(next) => at = next,
-            None => return Ok((part.loss, ranges)),
-        }
-    }
+        })
+    })
 }
 
-fn read_drives(selection: &Selection) -> Result<Found, Failure> {
+fn read_drives(selection: &Selection) -> Result<LostPart, Failure> {
     let (io, kernel) = Kernel::start(KernelOptions::default())?;
     let members = selection.open(&kernel, Access::ReadOnly)?;
     let options =
         OpenOptions { read_only: true, degraded: true, rescue: true, ..OpenOptions::default() };
-    let found = io.block_on(async {
-        let engine = Engine::open_members(&io, members, options).await?;
-        let mut ranges = Vec::new();
-        let mut part = part(&engine, 0);
-        loop {
-            part.ranges.into_iter().for_each(|range| join(&mut ranges, range));
-            match part.next {
-                Some(next) => part = self::part(&engine, next),
-                None => return Ok((part.loss, ranges)),
-            }
-        }
-    });
+    let opened = io.block_on(Engine::open_members(&io, members, options));
+    let found =
+        opened.map_err(Failure::failed).and_then(|engine| whole(|at| Ok(part(&engine, at))));
     io.drop_tasks();
-    found.map_err(|error: engine::Error| Failure::failed(error))
+    found
+}
+
+/// All parts in one.
+fn whole(mut part: impl FnMut(u64) -> Result<LostPart, Failure>) -> Result<LostPart, Failure> {
+    let mut all = part(0)?;
+    let mut ranges = Vec::new();
+    loop {
+        all.ranges.drain(..).for_each(|range| join(&mut ranges, range));
+        match all.next {
+            Some(next) => all = part(next)?,
+            None => return Ok(LostPart { ranges, ..all }),
+        }
+    }
 }
 
 /// The part of the list that begins at `at`.
@@ -121,7 +117,12 @@ pub fn part(engine: &Engine, at: u64) -> LostPart {
         step.into_iter().for_each(|range| join(&mut ranges, range.into()));
         next = next.saturating_add(STEP_BYTES);
     }
-    LostPart { loss: status.loss.map(LossStatus::from), ranges, next: (next < end).then_some(next) }
+    LostPart {
+        loss: status.loss.map(LossStatus::from),
+        alone: status.alone,
+        ranges,
+        next: (next < end).then_some(next),
+    }
 }
 
 fn join(ranges: &mut Vec<LostRange>, range: LostRange) {
@@ -137,6 +138,10 @@ fn text(lost: &Lost) -> String {
     let mut text = String::new();
     let mut line = |line: String| writeln!(text, "{line}").expect("a string takes any text");
     match lost.loss.as_ref().and_then(LossStatus::gone) {
+        None if lost.alone => line(format!(
+            "volume '{}': it goes on without its fast drive, with the slow one, which has everything",
+            lost.name
+        )),
         None => line(format!("volume '{}': both drives are here", lost.name)),
         Some((tier, why)) => {
             line(format!("volume '{}': the {tier} drive is gone: {why}", lost.name))

@@ -197,6 +197,14 @@ impl Place {
         Server::start(&mut command)
     }
 
+    /// As [`Place::serve`], with what the server says about itself in a file of that name.
+    pub fn serve_saying(&self, words: &[&str], said: &str) -> Server {
+        let mut command = self.command();
+        command.arg("serve").args(words).arg("--print-uri").arg("--exit-with-parent");
+        let file = std::fs::File::create(self.path(said)).expect("a new file");
+        Server::start_saying(&mut command, file.into())
+    }
+
     /// The volume's status as JSON.
     pub fn status(&self, name: &str) -> serde_json::Value {
         let said = self.bimetal(&["--json", "status", name]);
@@ -225,11 +233,13 @@ pub struct Server {
 impl Server {
     /// Starts what prints its URI first, and waits for that.
     pub fn start(command: &mut Command) -> Server {
-        let mut child = command
-            .stdout(Stdio::piped())
-            .stderr(Stdio::inherit())
-            .spawn()
-            .expect("the binary starts");
+        Server::start_saying(command, Stdio::inherit())
+    }
+
+    /// As [`Server::start`], with what it says about itself going there.
+    pub fn start_saying(command: &mut Command, said: Stdio) -> Server {
+        let mut child =
+            command.stdout(Stdio::piped()).stderr(said).spawn().expect("the binary starts");
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut uri = String::new();
         stdout.read_line(&mut uri).unwrap();

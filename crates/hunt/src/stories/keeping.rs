@@ -148,19 +148,11 @@ pub(super) fn switched_off(drives: &Drives) -> Story {
         .act(|stage| async move {
             let volume = &stage.volume;
             volume.write(LOW * EXTENT, 4096, Volatile).await?;
+            let kept = volume.volume().status().extents_clean;
             tune(&stage, TuningChange::Inclusion(false)).await?;
-            // Written the moment they are given back.
-            for _ in 0..40_000 {
-                if volume.volume().status().extents_clean == 0 {
-                    break;
-                }
-                volume.io().sleep(MILLISECOND_NS / 100).await;
-            }
-            let writers = (1..6).map(|n| {
-                let volume = volume.clone();
-                boxed(async move { volume.write((LOW + n) * EXTENT, 4096, Volatile).await })
-            });
-            together(volume, writers).await?;
+            until_kept(&stage, kept - 1).await;
+            volume.write((LOW + 5) * EXTENT, 4096, Volatile).await?;
+            volume.write((LOW + 1) * EXTENT, 4096, Volatile).await?;
             volume.io().sleep(SECOND_NS).await;
             // Dirty by now.
             for extent in LOW..LOW + 4 {
@@ -180,6 +172,37 @@ pub(super) fn switched_off(drives: &Drives) -> Story {
             Ok(())
         })
         .in_strides(2)
+}
+
+/// Waits until no more than `count` originals are kept, looking often; for half a second at most.
+async fn until_kept(stage: &Stage<Engine>, count: u64) {
+    for _ in 0..50_000 {
+        if stage.volume.volume().status().extents_clean <= count {
+            return;
+        }
+        stage.volume.io().sleep(MILLISECOND_NS / 100).await;
+    }
+}
+
+/// Copies are written the moment their originals are given back: that may not be durable yet.
+pub(super) fn written_as_given_back(drives: &Drives) -> Story {
+    drives
+        .story("kept: written as they are given back")
+        .prepare(|stage| async move {
+            lay_low(&stage.volume, 8).await?;
+            raise(&stage, 6).await
+        })
+        .act(|stage| async move {
+            let volume = &stage.volume;
+            tune(&stage, TuningChange::Inclusion(false)).await?;
+            until_kept(&stage, 0).await;
+            let writers = (0..6).map(|n| {
+                let volume = volume.clone();
+                boxed(async move { volume.write((LOW + n) * EXTENT, 4096, Volatile).await })
+            });
+            together(volume, writers).await?;
+            insist(&stage, "giving back", |status| status.extents_clean == 0)
+        })
 }
 
 /// A copy cannot be read, and its original can; then it is given up for it.
