@@ -218,7 +218,7 @@ fn a_full_host_file_system_stops_the_volume_and_loses_nothing_that_was_flushed()
     let place = Place::new();
     let host = Mount::tmpfs("96M", place.path("host"));
     place.bimetal(&["create", "v", "--fast", "host/f:64M", "--slow", "host/s:512M"]).expect(0, &[]);
-    let server = place.serve_saying(&["v"], "server.err");
+    let server = place.serve(&["v"]);
     // Whole extents, each flushed, until it fails: then it must say so and keep what it had.
     let script = "import nbd\ndone = 0\n\
         try:\n\
@@ -238,8 +238,6 @@ fn a_full_host_file_system_stops_the_volume_and_loses_nothing_that_was_flushed()
     assert_eq!(said.code, 3, "{said:?}");
     assert!(said.out.contains("DEGRADED") && said.out.contains("No space left"), "{said:?}");
     assert!(said.out.contains("Free space on what") && said.out.contains("host/s"), "{said:?}");
-    let server_said = fs::read_to_string(place.path("server.err")).unwrap();
-    assert!(server_said.contains("'v' has stopped taking writes"), "{server_said}");
     drop(server);
     must(tool("mount").args(["-o", "remount,size=1G"]).arg(&host.dir));
     let server = place.serve(&["v"]);
@@ -250,6 +248,32 @@ fn a_full_host_file_system_stops_the_volume_and_loses_nothing_that_was_flushed()
     must(tool("nbdsh").args(["-u", &server.uri, "-c", &script]));
     assert!(server.stop().success());
     place.bimetal(&["check", "v"]).expect(0, &[]);
+    host.unmount();
+}
+
+#[test]
+fn a_server_says_at_once_that_its_volume_has_stopped_taking_writes() {
+    let what = "a log that cannot be written";
+    if !can_attach(what) || !has_tools(what, &["nbdsh"]) {
+        return;
+    }
+    let place = Place::new();
+    let host = Mount::tmpfs("80M", place.path("host"));
+    place.bimetal(&["create", "v", "--fast", "host/f:64M", "--slow", "v.slow:128M"]).expect(0, &[]);
+    let server = place.serve_saying(&["v"], "server.err");
+    // What is left for the fast drive's file goes to another one.
+    let full = fs::write(place.path("host/other"), vec![1; 80 << 20]);
+    assert_eq!(full.unwrap_err().kind(), std::io::ErrorKind::StorageFull);
+    let script = "for i in range(64):\n\
+                  \x20 h.pwrite(bytes([i]) * 4096, i << 20)\n\
+                  \x20 h.flush()";
+    let written = run(tool("nbdsh").args(["-u", &server.uri, "-c", script]));
+    assert!(!written.status.success(), "a log without room was written");
+    let said = || fs::read_to_string(place.path("server.err")).unwrap();
+    eventually("the server says so", || said().contains("'v' has stopped taking writes"));
+    assert!(said().contains("bimetal status v") && said().contains("No space left"), "{}", said());
+    // Nothing could be closed in order.
+    assert_ne!(server.stop().code(), Some(0));
     host.unmount();
 }
 

@@ -21,7 +21,7 @@ use twin::{CacheLoss, DriveId, DriveSpec, Random, Simulation};
 const SEED: u64 = 1;
 
 /// Each so many-th operation is cut here, so that the tests of this crate take minutes.
-const STRIDE: u64 = 71;
+const STRIDE: u64 = 181;
 
 /// Plays a share of the stories; more tests run side by side. Deferred mode is told elsewhere.
 fn survives(mode: CacheMode, atomic_write_bytes: u32) {
@@ -233,7 +233,7 @@ fn what_class_cache_alone_does_survives_cuts_and_deaths() {
             for (mode, story) in cache_stories(seed, atomic_write_bytes) {
                 let through = ["through", "around"].iter().any(|name| story.name.starts_with(name));
                 let effort = Effort {
-                    stride: 9 * story.stride,
+                    stride: 19 * story.stride,
                     seeds: 1,
                     alone_every: 4,
                     rot_every: 20,
@@ -253,7 +253,7 @@ fn what_class_cache_alone_does_survives_cuts_and_deaths() {
 fn the_slow_drive_alone_survives_cuts() {
     for atomic_write_bytes in [512, 4096] {
         for story in alone_stories(SEED, atomic_write_bytes) {
-            let effort = Effort { stride: 2, recut_every: 100, ..Effort::default() };
+            let effort = Effort { stride: 5, recut_every: 100, ..Effort::default() };
             enumerate(&Widowed, &story, &effort).expect_clean();
         }
     }
@@ -262,7 +262,7 @@ fn the_slow_drive_alone_survives_cuts() {
 #[test]
 fn a_new_fast_drive_survives_cuts_while_it_is_attached() {
     for story in attach_stories(SEED) {
-        let effort = Effort { stride: 2, recut_every: 100, seeds: 1, ..Effort::default() };
+        let effort = Effort { stride: 5, recut_every: 100, seeds: 1, ..Effort::default() };
         enumerate(&Remarried, &story, &effort).expect_clean();
     }
 }

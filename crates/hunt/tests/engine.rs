@@ -19,7 +19,7 @@ use twin::{CacheLoss, DriveSpec, Random, Simulation};
 const SEED: u64 = 1;
 
 /// Each so many-th operation is cut here; all of them by `cargo run --example tales` (docs/hunting.md).
-const STRIDE: u64 = 9;
+const STRIDE: u64 = 23;
 
 /// Stories told to their end, and recoveries compared with the oracle in them.
 static TOLD: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
@@ -206,7 +206,7 @@ fn what_is_kept_below_survives_cuts() {
 
 #[test]
 fn a_volume_survives_mixtures_of_other_seeds() {
-    let effort = Effort { stride: 4, seeds: 1, ..Effort::default() };
+    let effort = Effort { stride: 8, seeds: 1, ..Effort::default() };
     for seed in 10..16 {
         for atomic_write_bytes in [512, 4096] {
             enumerate(&Bimetal, &mixture(seed, atomic_write_bytes), &effort).expect_clean();
@@ -216,7 +216,7 @@ fn a_volume_survives_mixtures_of_other_seeds() {
 
 #[test]
 fn a_deferred_volume_keeps_the_order_in_mixtures() {
-    let effort = Effort { stride: 4, seeds: 1, ..Effort::default() };
+    let effort = Effort { stride: 8, seeds: 1, ..Effort::default() };
     for seed in 20..26 {
         for atomic_write_bytes in [512, 4096] {
             enumerate(&Bimetal, &deferred_mixture(seed, atomic_write_bytes), &effort)
