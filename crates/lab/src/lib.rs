@@ -9,10 +9,12 @@
 //!   caches and placement policies would have made of it.
 //! * [`probe`] and [`fit`]: one's own drive is measured and becomes a twin.
 //! * [`replay`]: traces played again on volumes of twins, and how large a fast drive should be.
+//! * [`durability`]: what strict and deferred flushes cost over a drive that flushes slowly.
 //! * [`flush`] and [`powercut`]: does a flush flush, how long does it take, and is it kept.
 
 pub mod bench;
 pub mod compare;
+pub mod durability;
 pub mod experiment;
 pub mod fio;
 pub mod fit;

@@ -1,6 +1,7 @@
 //! `bimetal lab`: experiments on drives, real and simulated.
 
 mod compare;
+mod durability;
 mod facts;
 mod flush;
 mod free;
@@ -30,6 +31,7 @@ use crate::settings::Settings;
   bimetal lab size monday.csv --fast samsung-860-evo-500 --slow wd5002abys
   bimetal lab flush --drive /dev/sdb          (what a flush costs, and whether that can be true)
   bimetal lab flush --file /mnt/test.img
+  bimetal lab durability                      (strict and deferred flushes, in virtual time)
   bimetal lab powercut witness --listen 0.0.0.0:7070 --record sdb.record
   bimetal lab powercut write --drive /dev/sdb --witness other:7070 --yes-destroy
   bimetal lab powercut verify --drive /dev/sdb --record sdb.record")]
@@ -41,6 +43,7 @@ pub struct LabArguments {
 #[derive(Debug, Subcommand)]
 enum Experiment {
     Compare(compare::CompareArguments),
+    Durability(durability::DurabilityArguments),
     List(jobs::ListArguments),
     Run(run::RunArguments),
     Fio(jobs::FioArguments),
@@ -57,6 +60,7 @@ enum Experiment {
 pub fn run(arguments: &LabArguments, settings: &Settings) -> Outcome {
     match &arguments.experiment {
         Experiment::Compare(arguments) => compare::run(arguments, settings),
+        Experiment::Durability(arguments) => durability::run(arguments, settings),
         Experiment::List(arguments) => jobs::list(arguments, settings),
         Experiment::Run(arguments) => run::run(arguments, settings),
         Experiment::Fio(arguments) => jobs::run(arguments, settings),
