@@ -25,8 +25,8 @@ use crate::table::{Align, Table};
 
 On twins and fused twins time is simulated; on drives and served volumes fio measures. What writes
 refuses a drive that holds something (exit code 4) unless --force is given, and one in use always.
-With --out everything is kept in a directory (reports and logs in fio's layout, and what 'bimetal lab
-report' reads); steps that are done there are not done again.")]
+With --out everything is kept in a directory (reports and logs in fio's layout, and what
+'bimetal lab report' reads); steps that are done there are not done again.")]
 pub struct RunArguments {
     /// An experiment ('bimetal lab list') or a fio job file
     what: String,
