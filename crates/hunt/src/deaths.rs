@@ -25,7 +25,7 @@ impl<S: Subject> Hunt<'_, S> {
             self.record(order, cuts, wrong.stage, message);
             let simulation = Simulation::wake(&start.snapshot);
             simulation.arm_death(victim, operation);
-            self.add_trace(start, order, &simulation);
+            self.add_trace(start, order, &simulation, None);
         };
         if let Ended::Wrong { stage, message } = ended {
             return tell(Wrong { stage, message }, Vec::new());

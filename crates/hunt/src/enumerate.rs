@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use engine::marks::Marks;
-use twin::{CacheLoss, CutPoint, Moment, Random, Simulation, Snapshot, mix};
+use twin::{CacheLoss, CutPoint, Fault, Moment, Random, Simulation, Snapshot, mix};
 
 use crate::alone::Alone;
 use crate::failure::{Cut, Failure, Fall};
@@ -32,7 +32,13 @@ use crate::watched::{Watched, bound_ns};
 use crate::workload::Workload;
 
 /// Trace lines shown with a failure.
-const TRACE_MAX: usize = 24;
+const TRACE_MAX: usize = 40;
+/// Of what was made to go wrong before.
+const FAULTS_MAX: usize = 8;
+/// Of what a fall decided.
+const FATES_MAX: usize = 16;
+/// What the trace says of each change that a fall decided about.
+const FATE: &str = " of a change: ";
 /// Requests shown with a failure.
 const NOTES_MAX: usize = 40;
 /// Where nobody knows: as volumes are made.
@@ -306,7 +312,7 @@ impl<S: Subject> Hunt<'_, S> {
             self.record(0, Vec::new(), stage, message);
             let simulation = Simulation::wake(&start.snapshot);
             simulation.disarm();
-            self.add_trace(start, 0, &simulation);
+            self.add_trace(start, 0, &simulation, None);
             return None;
         }
         if self.scenario.uncut {
@@ -385,7 +391,7 @@ impl<S: Subject> Hunt<'_, S> {
         let (ended, oracle, made) = self.act(&simulation, start);
         if let Ended::Wrong { stage, message } = ended {
             self.record(order, Vec::new(), stage, message);
-            return self.add_trace_of_cut(start, order, point);
+            return self.add_trace_of_cut(start, order, point, None);
         }
         simulation.fail_power();
         // Before a process dies, whose drives go on for a while.
@@ -415,18 +421,18 @@ impl<S: Subject> Hunt<'_, S> {
                 made: rest.made,
             };
             let alone = divides(self.effort.alone_every, case) && made;
-            if alone && !self.look_at_each_alone(order, &after, cut) {
-                return self.add_trace_of_cut(start, order, point);
+            if alone && !self.look_at_each_alone(order, &after, &[cut]) {
+                return self.add_trace_of_cut(start, order, point, Some(what));
             }
             let clean = self.aftermath((order, case), &simulation, &oracle, made, vec![cut], then);
             if !clean {
-                return self.add_trace_of_cut(start, order, point);
+                return self.add_trace_of_cut(start, order, point, Some(what));
             }
             if divides(self.effort.rot_every, case) && made && !self.rot(order, &after, cut) {
-                return self.add_trace_of_cut(start, order, point);
+                return self.add_trace_of_cut(start, order, point, Some(what));
             }
             if recut && !self.cut_recovery(order, &after, cut) {
-                return self.add_trace_of_cut(start, order, point);
+                return self.add_trace_of_cut(start, order, point, Some(what));
             }
         }
     }
@@ -476,10 +482,10 @@ impl<S: Subject> Hunt<'_, S> {
         true
     }
 
-    fn add_trace_of_cut(&self, start: &Rest, order: u64, point: CutPoint) {
+    fn add_trace_of_cut(&self, start: &Rest, order: u64, point: CutPoint, what: Option<Fall>) {
         let simulation = Simulation::wake(&start.snapshot);
         simulation.arm_cut(point);
-        self.add_trace(start, order, &simulation);
+        self.add_trace(start, order, &simulation, what);
     }
 
     /// After a cut: open, compare, perhaps live on and lose power again, close, check. Says
@@ -588,26 +594,53 @@ impl<S: Subject> Hunt<'_, S> {
     }
 
     /// Plays a failed case's act once more on `simulation`, which has woken from `start` and is armed, to show
-    /// what clients asked for and what the drives received last.
-    pub(crate) fn add_trace(&self, start: &Rest, order: u64, simulation: &Simulation) {
+    /// what clients asked for and what the drives received last, and what became of it in the fall.
+    pub(crate) fn add_trace(
+        &self,
+        start: &Rest,
+        order: u64,
+        simulation: &Simulation,
+        what: Option<Fall>,
+    ) {
         simulation.keep_trace_text();
         let journal = Journal::default();
+        let before = Marks::take();
         self.act_noting(simulation, start, Some(journal.clone()));
+        let marks = Marks::take();
         let geometry = newest_superblock(simulation).map(|superblock| superblock.geometry);
-        let extent_bytes = geometry.as_ref().map_or(EXTENT_BYTES, |geometry| geometry.extent_bytes);
-        let notes: Vec<_> = journal.take().iter().map(|note| note.tell(extent_bytes)).collect();
         let lines = simulation.trace_text();
-        let trace = tail(&lines, TRACE_MAX).iter().map(|line| match &geometry {
+        if let Some(what) = what {
+            simulation.fail_power();
+            fall(simulation, what);
+        }
+        let after = simulation.trace_text();
+        let fates: Vec<String> =
+            after[lines.len()..].iter().filter(|line| line.contains(FATE)).cloned().collect();
+        let faults: Vec<String> = lines.iter().filter(|line| is_fault(line)).cloned().collect();
+        let told = |line: &String| match &geometry {
             Some(geometry) => place(geometry, line),
             None => line.clone(),
-        });
-        let trace: Vec<String> = trace.collect();
+        };
+        let shown = [(&faults, FAULTS_MAX), (&lines, TRACE_MAX), (&fates, FATES_MAX)];
+        let trace = shown.into_iter().flat_map(|(lines, max)| tail(lines, max)).map(told);
+        let recent: Vec<String> = marks.recent.iter().map(|mark| format!("{mark:?}")).collect();
+        let recent = format!("the engine's last marks: {}", recent.join(", "));
+        let trace: Vec<String> = trace.chain([recent]).collect();
+        let extent_bytes = geometry.as_ref().map_or(EXTENT_BYTES, |geometry| geometry.extent_bytes);
+        let notes: Vec<_> = journal.take().iter().map(|note| note.tell(extent_bytes)).collect();
+        self.tally.lock().expect("no panic").marks.add(&before);
         let mut failures = self.failures.lock().expect("no panic");
         for (_, failure) in failures.iter_mut().filter(|(at, _)| *at == order) {
             failure.requests = tail(&notes, NOTES_MAX).to_vec();
             failure.trace = trace.clone();
         }
     }
+}
+
+/// Whether a line of the trace says that something was made to go wrong.
+fn is_fault(line: &str) -> bool {
+    line.ends_with(" with an error")
+        || Fault::ALL.iter().any(|it| line.ends_with(&format!(": {it}")))
 }
 
 fn tail(lines: &[String], count: usize) -> &[String] {

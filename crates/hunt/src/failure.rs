@@ -69,8 +69,12 @@ impl fmt::Display for Cut {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "scenario '{}', seed {}, while {}:", self.scenario, self.seed, self.stage)?;
-        for cut in &self.cuts {
-            writeln!(f, "  {cut}")?;
+        for (number, cut) in self.cuts.iter().enumerate() {
+            match (number, cut.point) {
+                (0, _) => writeln!(f, "  {cut}")?,
+                (_, Some(_)) => writeln!(f, "  then, in the opening after it, {cut}")?,
+                (_, None) => writeln!(f, "  then, opened and used on, {cut}")?,
+            }
         }
         writeln!(f, "  {}", self.message.replace('\n', "\n  "))?;
         for (what, lines) in [

@@ -15,7 +15,7 @@ use crate::subject::Subject;
 
 impl<S: Subject> Hunt<'_, S> {
     /// Opens each drive alone after a fall; nothing is changed by that.
-    pub(crate) fn look_at_each_alone(&self, order: u64, fallen: &Rest, cut: Cut) -> bool {
+    pub(crate) fn look_at_each_alone(&self, order: u64, fallen: &Rest, cuts: &[Cut]) -> bool {
         for survivor in Tier::BOTH {
             match look_alone(
                 self.subject,
@@ -26,7 +26,7 @@ impl<S: Subject> Hunt<'_, S> {
             ) {
                 Ok(seen) => self.alone.lock().expect("no panic")[survivor.index()].add(seen),
                 Err(Wrong { stage, message }) => {
-                    self.record(order, vec![cut], stage, message);
+                    self.record(order, cuts.to_vec(), stage, message);
                     return false;
                 }
             }
@@ -35,7 +35,7 @@ impl<S: Subject> Hunt<'_, S> {
     }
 
     /// The newer copies of a drive's map rot, and the other drive is lost.
-    fn look_alone_at_rotten(&self, order: u64, fallen: &Rest, cut: Cut, closed: bool) -> bool {
+    fn look_alone_at_rotten(&self, order: u64, fallen: &Rest, cuts: &[Cut], closed: bool) -> bool {
         for survivor in Tier::BOTH {
             let simulation = Simulation::wake(&fallen.snapshot);
             if !self.subject.spoil_newer_copies(&simulation, survivor, closed) {
@@ -46,7 +46,7 @@ impl<S: Subject> Hunt<'_, S> {
             if let Err(Wrong { stage, message }) = seen {
                 let message =
                     format!("{message}\nBefore this the newer copies of its map had rotten.");
-                self.record(order, vec![cut], stage, message);
+                self.record(order, cuts.to_vec(), stage, message);
                 return false;
             }
         }
@@ -56,7 +56,7 @@ impl<S: Subject> Hunt<'_, S> {
     /// The map of each drive rots after a fall, where it may.
     pub(crate) fn rot(&self, order: u64, fallen: &Rest, cut: Cut) -> bool {
         self.look_at_rotten(order, fallen, &[cut], Then::Close)
-            && self.look_alone_at_rotten(order, fallen, cut, false)
+            && self.look_alone_at_rotten(order, fallen, &[cut], false)
     }
 
     /// Opens both drives when all of the map has rotten on one of them, and when the newer copies have.
@@ -91,10 +91,9 @@ impl<S: Subject> Hunt<'_, S> {
     ) -> bool {
         // What was under way ends.
         simulation.boot();
-        let cut = *cuts.last().expect("a case has a cut");
         let closed = Rest { snapshot: simulation.snapshot(), oracle: oracle.clone(), made: true };
-        let right = self.look_at_each_alone(order, &closed, cut)
-            && self.look_alone_at_rotten(order, &closed, cut, true)
+        let right = self.look_at_each_alone(order, &closed, cuts)
+            && self.look_alone_at_rotten(order, &closed, cuts, true)
             && self.look_at_rotten(order, &closed, cuts, Then::Leave);
         if !right {
             self.explain(order, "Before this the volume had been opened and closed.");
@@ -112,7 +111,7 @@ impl<S: Subject> Hunt<'_, S> {
     ) -> bool {
         let oracle = oracle.borrow().clone();
         let fallen = Rest { snapshot: simulation.snapshot(), oracle, made: true };
-        let right = self.look_at_each_alone(order, &fallen, *cuts.last().expect("it fell"));
+        let right = self.look_at_each_alone(order, &fallen, cuts);
         if !right {
             self.explain(order, "Before this the volume had been opened after a first fall.");
         }

@@ -438,7 +438,7 @@ impl Oracle {
         others.retain(|write| !entries.iter().any(|entry| entry.write == *write));
         others.dedup();
         for write in others {
-            let _ = writeln!(text, "  no longer possible: {}", self.describe(write, None));
+            let _ = writeln!(text, "  seen, and not allowed: {}", self.describe(write, None));
         }
         let _ = write!(
             text,
@@ -460,7 +460,10 @@ impl Oracle {
             None => "is in flight".to_string(),
         };
         let state = match entry {
-            Some(entry) if durable(entry, self.durable_until) => "; must survive",
+            Some(entry) if durable(entry, self.durable_until) => match ended {
+                Some(_) => "; must survive",
+                None => "; was seen after a cut, and must stay",
+            },
             Some(_) => "; may be lost",
             None => "",
         };

@@ -55,7 +55,8 @@ impl fmt::Display for Value {
             Value::Zeros => write!(f, "zeros"),
             Value::Of(write) => write!(f, "data of write {write}"),
             Value::Misplaced { write, sector } => {
-                write!(f, "data of write {write} made for sector {sector}: misplaced")
+                let at = sector * SECTOR_BYTES as u64;
+                write!(f, "data of write {write} made for byte {at}: misplaced")
             }
             Value::Torn(write) => {
                 write!(f, "the beginning of data of write {write}, torn inside the sector")
