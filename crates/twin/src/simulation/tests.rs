@@ -152,7 +152,8 @@ fn a_trace_can_be_read() {
     let device = simulation.device(&io, drive);
     simulation.run(&io, async { device.flush().await.unwrap() }).done();
     let text = simulation.trace_text();
-    assert!(text[0].contains("drive 0 Flush") && text[1].contains("operation 0 ends"), "{text:?}");
+    assert!(text[0].contains("operation 0: drive 0 Flush"), "{text:?}");
+    assert!(text[1].contains("request 0 ends"), "{text:?}");
 }
 
 #[test]
