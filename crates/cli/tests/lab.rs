@@ -15,6 +15,17 @@ fn told(said: &Said, words: &[&str]) {
     }
 }
 
+#[test]
+fn strict_flushes_keep_the_drives_rate_and_deferred_ones_do_not() {
+    let place = Place::new();
+    let words = ["--json", "lab", "durability", "--flush-us", "10000", "--clients", "1"];
+    let modes = ["--mode", "strict", "--mode", "deferred=1s"];
+    let report = place.bimetal(&[&words[..], &modes].concat()).expect(0, &[]).json();
+    let rate = |row: usize| report["rows"][row]["rewrites_per_second"].as_f64().unwrap();
+    assert!((90.0..=100.0).contains(&rate(0)) && rate(1) > 10_000.0, "{report}");
+    place.bimetal(&["lab", "durability", "--mode", "lax"]).expect(2, &["'lax'", "deferred=MS"]);
+}
+
 const JOB: &str = "[hot]\nrw=randread\nbs=4k\nruntime=5\ntime_based\n";
 
 #[test]

@@ -161,7 +161,9 @@ pub(crate) async fn set_mode(shared: &Rc<Shared>, mode: FlushMode) -> Result<(),
                 .await;
             flush_all(shared).await?;
         }
-        shared.state.borrow_mut().exposure.keep_order(true);
+        if canary!(OrderKeptLate) {
+            shared.state.borrow_mut().exposure.keep_order(true);
+        }
         shared.state.borrow_mut().exposure.set_mode(mode);
     } else {
         shared.state.borrow_mut().exposure.set_mode(mode);

@@ -8,8 +8,8 @@ use engine::Geometry;
 use twin::DriveSpec;
 
 use crate::journal::{Journal, Note};
-use crate::places::place;
 use crate::player::{Player, Wrong};
+use crate::trace::{is_fate, last_marks, place};
 use crate::trial::{End, Life, Trial};
 
 /// Lines of the drives' trace that are shown.
@@ -37,7 +37,7 @@ pub fn account(trial: &Trial, wrong: &Wrong) -> String {
                 let left = player.fall(&stopped, life.end);
                 let fates = player.trace.split_off(before.min(player.trace.len()));
                 let _ = writeln!(text, "    {}", life.end);
-                for line in fates.iter().filter(|line| line.contains(FATE)) {
+                for line in fates.iter().filter(|line| is_fate(line)) {
                     let _ = writeln!(text, "      {}", place(&player.geometry, line));
                 }
                 Some(left)
@@ -63,9 +63,6 @@ pub fn account(trial: &Trial, wrong: &Wrong) -> String {
     }
     text
 }
-
-/// What the trace says of each change that a fall decided about.
-const FATE: &str = " of a change: ";
 
 fn describe_setting(text: &mut String, trial: &Trial, geometry: &Geometry) {
     let _ = writeln!(
@@ -142,6 +139,5 @@ fn describe_trace(text: &mut String, player: &Player<'_>) {
     for line in &trace[left_out..] {
         let _ = writeln!(text, "      | {}", place(&player.geometry, line));
     }
-    let recent: Vec<String> = player.marks.recent.iter().map(|mark| format!("{mark:?}")).collect();
-    let _ = writeln!(text, "    the engine's last marks: {}", recent.join(", "));
+    let _ = writeln!(text, "    {}", last_marks(&player.marks));
 }

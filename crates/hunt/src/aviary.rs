@@ -171,11 +171,11 @@ fn play_run(seed: u64) -> Option<Caught> {
 /// Each to its end, for what needs no cut, then with cuts for a while, with several seeds.
 fn play_haunts(canary: Canary, deadline: Instant) -> Option<Caught> {
     let worlds = || HAUNT_SEEDS.flat_map(|seed| [512, 4096].map(|atomic| (seed, atomic)));
-    let to_the_end = worlds().map(|world| (world, 1));
-    let with_cuts = soonest(canary).into_iter().chain(worlds()).map(|world| (world, HAUNT_CASES));
+    let soonest = soonest(canary);
     // What is known to take cuts is not told without.
-    let skipped = if soonest(canary).is_some() { worlds().count() } else { 0 };
-    to_the_end.skip(skipped).chain(with_cuts).find_map(|((seed, atomic_write_bytes), cases_max)| {
+    let to_the_end = worlds().filter(|_| soonest.is_none()).map(|world| (world, 1));
+    let with_cuts = soonest.into_iter().chain(worlds()).map(|world| (world, HAUNT_CASES));
+    to_the_end.chain(with_cuts).find_map(|((seed, atomic_write_bytes), cases_max)| {
         let effort = Effort { cases_max, ..Effort::exhausting(Some(deadline)) };
         haunts(canary).iter().find_map(|name| {
             let mut all = tales(seed, atomic_write_bytes).into_iter();

@@ -15,19 +15,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use engine::marks::Marks;
-use twin::{CacheLoss, CutPoint, Fault, Moment, Random, Simulation, Snapshot, mix};
+use twin::{CacheLoss, CutPoint, Moment, Random, Simulation, Snapshot, mix};
 
 use crate::alone::Alone;
 use crate::failure::{Cut, Failure, Fall};
 use crate::journal::Journal;
 use crate::oracle::Oracle;
-use crate::places::place;
 use crate::play::{Ended, Label, Machine};
 use crate::report::{Effort, Report};
 use crate::rot::newest_superblock;
 use crate::scenario::{Curtain, Scenario, Stage};
 use crate::subject::{Prey, Subject};
 use crate::tally::Tally;
+use crate::trace::{is_fate, is_fault, last_marks, place};
 use crate::watched::{Watched, bound_ns};
 use crate::workload::Workload;
 
@@ -37,8 +37,6 @@ const TRACE_MAX: usize = 40;
 const FAULTS_MAX: usize = 8;
 /// Of what a fall decided.
 const FATES_MAX: usize = 16;
-/// What the trace says of each change that a fall decided about.
-const FATE: &str = " of a change: ";
 /// Requests shown with a failure.
 const NOTES_MAX: usize = 40;
 /// Where nobody knows: as volumes are made.
@@ -181,10 +179,13 @@ impl<S: Subject> Hunt<'_, S> {
 
     fn points(&self, operations: u64) -> Vec<CutPoint> {
         let stride = self.effort.stride.max(1);
-        let mut first = mix(self.scenario.seed) % stride;
-        if self.effort.after_opening && !self.scenario.about_opening {
-            first += self.opening.load(Ordering::Relaxed);
-        }
+        let begin = match self.effort.after_opening && !self.scenario.about_opening {
+            true => self.opening.load(Ordering::Relaxed),
+            false => 0,
+        };
+        // However wide the strides, no story goes without a cut.
+        let room = operations.saturating_sub(begin).max(1);
+        let first = begin + mix(self.scenario.seed) % stride % room;
         let operations = (first..operations).step_by(stride as usize);
         let moments = [Moment::Before, Moment::Submitted, Moment::Completed];
         let at = |operation| moments.map(|moment| CutPoint { operation, moment });
@@ -615,7 +616,7 @@ impl<S: Subject> Hunt<'_, S> {
         }
         let after = simulation.trace_text();
         let fates: Vec<String> =
-            after[lines.len()..].iter().filter(|line| line.contains(FATE)).cloned().collect();
+            after[lines.len()..].iter().filter(|line| is_fate(line)).cloned().collect();
         let faults: Vec<String> = lines.iter().filter(|line| is_fault(line)).cloned().collect();
         let told = |line: &String| match &geometry {
             Some(geometry) => place(geometry, line),
@@ -623,9 +624,7 @@ impl<S: Subject> Hunt<'_, S> {
         };
         let shown = [(&faults, FAULTS_MAX), (&lines, TRACE_MAX), (&fates, FATES_MAX)];
         let trace = shown.into_iter().flat_map(|(lines, max)| tail(lines, max)).map(told);
-        let recent: Vec<String> = marks.recent.iter().map(|mark| format!("{mark:?}")).collect();
-        let recent = format!("the engine's last marks: {}", recent.join(", "));
-        let trace: Vec<String> = trace.chain([recent]).collect();
+        let trace: Vec<String> = trace.chain([last_marks(&marks)]).collect();
         let extent_bytes = geometry.as_ref().map_or(EXTENT_BYTES, |geometry| geometry.extent_bytes);
         let notes: Vec<_> = journal.take().iter().map(|note| note.tell(extent_bytes)).collect();
         self.tally.lock().expect("no panic").marks.add(&before);
@@ -635,12 +634,6 @@ impl<S: Subject> Hunt<'_, S> {
             failure.trace = trace.clone();
         }
     }
-}
-
-/// Whether a line of the trace says that something was made to go wrong.
-fn is_fault(line: &str) -> bool {
-    line.ends_with(" with an error")
-        || Fault::ALL.iter().any(|it| line.ends_with(&format!(": {it}")))
 }
 
 fn tail(lines: &[String], count: usize) -> &[String] {

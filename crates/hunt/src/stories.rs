@@ -374,6 +374,13 @@ async fn lay(volume: &Prey, extents: Range<u64>) -> Result<(), Trouble> {
     volume.flush().await
 }
 
+/// As [`lay`], and the engine has done what it does when clients rest.
+async fn lay_and_rest(volume: &Prey, extents: Range<u64>) -> Result<(), Trouble> {
+    lay(volume, extents).await?;
+    idle(volume).await;
+    Ok(())
+}
+
 /// Small writes spread over the first `extents`.
 async fn scatter(volume: &Prey, seed: u64, count: u64, extents: u64) -> Result<(), Trouble> {
     let mut random = Random::new(seed);

@@ -21,7 +21,7 @@ use twin::{CacheLoss, DriveId, DriveSpec, Random, Simulation};
 const SEED: u64 = 1;
 
 /// Each so many-th operation is cut here, so that the tests of this crate take minutes.
-const STRIDE: u64 = 181;
+const STRIDE: u64 = 499;
 
 /// Plays a share of the stories; more tests run side by side. Deferred mode is told elsewhere.
 fn survives(mode: CacheMode, atomic_write_bytes: u32) {

@@ -192,17 +192,19 @@ impl Place {
 
     /// Starts a server and waits until it says where it is.
     pub fn serve(&self, words: &[&str]) -> Server {
+        Server::start(&mut self.serving(words))
+    }
+
+    fn serving(&self, words: &[&str]) -> Command {
         let mut command = self.command();
         command.arg("serve").args(words).arg("--print-uri").arg("--exit-with-parent");
-        Server::start(&mut command)
+        command
     }
 
     /// As [`Place::serve`], with what the server says about itself in a file of that name.
     pub fn serve_saying(&self, words: &[&str], said: &str) -> Server {
-        let mut command = self.command();
-        command.arg("serve").args(words).arg("--print-uri").arg("--exit-with-parent");
         let file = std::fs::File::create(self.path(said)).expect("a new file");
-        Server::start_saying(&mut command, file.into())
+        Server::start_saying(&mut self.serving(words), file.into())
     }
 
     /// The volume's status as JSON.

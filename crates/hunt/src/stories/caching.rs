@@ -6,7 +6,7 @@ use io::Durability::{Durable, Volatile};
 use io::units::{KIB, MILLISECOND_NS};
 use io::{IoError, ZeroMode};
 
-use super::{Drives, EXTENT, Prey, Story, boxed, idle, lay, scatter, together};
+use super::{Drives, EXTENT, Prey, Story, boxed, idle, lay, lay_and_rest, scatter, together};
 use crate::scenario::Stage;
 use crate::watched::Trouble;
 use crate::workload::Workload;
@@ -99,11 +99,7 @@ pub(super) fn into_and_out_of_around(drives: &Drives) -> (CacheMode, Story) {
 pub(super) fn copies_of_the_volatile(drives: &Drives) -> (CacheMode, Story) {
     let story = drives
         .story("through: copies of what is volatile")
-        .prepare(|stage| async move {
-            lay(&stage.volume, 0..8).await?;
-            idle(&stage.volume).await;
-            Ok(())
-        })
+        .prepare(|stage| async move { lay_and_rest(&stage.volume, 0..8).await })
         .act(|stage| async move {
             let volume = &stage.volume;
             for extent in 0..4 {

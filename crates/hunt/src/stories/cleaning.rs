@@ -6,7 +6,7 @@ use io::Durability::Volatile;
 use io::units::{MILLISECOND_NS, SECOND_NS};
 use twin::Fault;
 
-use super::{Drives, EXTENT, Story, idle, insist, lay, unless_refused};
+use super::{Drives, EXTENT, Story, idle, insist, lay, lay_and_rest, unless_refused};
 use crate::scenario::Stage;
 use crate::watched::Trouble;
 
@@ -64,11 +64,7 @@ pub(super) fn given_up_for_their_homes(drives: &Drives) -> (CacheMode, Story) {
 pub(super) fn written_as_they_go_home(drives: &Drives) -> (CacheMode, Story) {
     let story = drives
         .story("back: copies are written as they go home")
-        .prepare(|stage| async move {
-            lay(&stage.volume, 0..6).await?;
-            idle(&stage.volume).await;
-            Ok(())
-        })
+        .prepare(|stage| async move { lay_and_rest(&stage.volume, 0..6).await })
         .act(|stage| async move {
             let volume = &stage.volume;
             for round in 0..2 {

@@ -4,18 +4,14 @@
 use io::Durability::Volatile;
 use io::units::KIB;
 
-use super::{Drives, EXTENT, FAST_EXTENTS, Story, boxed, idle, insist, lay, together};
+use super::{Drives, EXTENT, FAST_EXTENTS, Story, boxed, insist, lay_and_rest, together};
 
 /// Everything in the log is the newest version: only destage makes room, which needs some itself.
 pub(super) fn a_log_of_what_lives(drives: &Drives) -> Story {
     drives
         .story("a log full of what lives")
         .uncut()
-        .prepare(|stage| async move {
-            lay(&stage.volume, 0..FAST_EXTENTS + 60).await?;
-            idle(&stage.volume).await;
-            Ok(())
-        })
+        .prepare(|stage| async move { lay_and_rest(&stage.volume, 0..FAST_EXTENTS + 60).await })
         .act(|stage| async move {
             let volume = &stage.volume;
             let large = (0..33).map(|n| {
@@ -39,11 +35,7 @@ pub(super) fn fresh_extents_over_a_full_log(drives: &Drives) -> Story {
     drives
         .story("fresh extents over a full log")
         .uncut()
-        .prepare(|stage| async move {
-            lay(&stage.volume, 0..FAST_EXTENTS + 40).await?;
-            idle(&stage.volume).await;
-            Ok(())
-        })
+        .prepare(|stage| async move { lay_and_rest(&stage.volume, 0..FAST_EXTENTS + 40).await })
         .act(|stage| async move {
             let volume = &stage.volume;
             // None of them waits, so that nobody else does behind it.

@@ -6,7 +6,7 @@ use io::Durability::Volatile;
 use io::units::SECOND_NS;
 use twin::{DriveImage, DriveSpec, Simulation};
 
-use super::{Drives, EXTENT, FAST_EXTENTS, Story, idle, insist, lay, missed};
+use super::{Drives, EXTENT, FAST_EXTENTS, Story, idle, insist, lay, lay_and_rest, missed};
 use crate::bimetal::Bimetal;
 use crate::play::{Ended, Machine};
 use crate::scenario::Stage;
@@ -20,11 +20,7 @@ pub(super) fn a_block_of_the_log(drives: &Drives) -> Story {
     drives
         .story("a block of the log rots")
         .uncut()
-        .prepare(|stage| async move {
-            lay(&stage.volume, 0..FAST_EXTENTS + 4).await?;
-            idle(&stage.volume).await;
-            Ok(())
-        })
+        .prepare(|stage| async move { lay_and_rest(&stage.volume, 0..FAST_EXTENTS + 4).await })
         .act(|stage| async move {
             let volume = &stage.volume;
             let engine = volume.volume();

@@ -7,7 +7,9 @@ use io::ZeroMode;
 use io::units::{KIB, MIB, MILLISECOND_NS};
 use twin::mix;
 
-use super::{Drives, EXTENT, FAST_EXTENTS, Prey, Story, idle, insist, lay, scatter, together};
+use super::{
+    Drives, EXTENT, FAST_EXTENTS, Prey, Story, idle, insist, lay, lay_and_rest, scatter, together,
+};
 use crate::watched::Trouble;
 use crate::workload::Workload;
 
@@ -126,11 +128,7 @@ pub(super) fn switches(drives: &Drives) -> Story {
     let seed = drives.seed;
     drives
         .story("deferred: the mode is changed under load")
-        .prepare(|stage| async move {
-            lay(&stage.volume, 0..4).await?;
-            idle(&stage.volume).await;
-            Ok(())
-        })
+        .prepare(|stage| async move { lay_and_rest(&stage.volume, 0..4).await })
         .act(move |stage| async move {
             let volume = &stage.volume;
             for round in 0..2 {

@@ -5,7 +5,8 @@ use io::Durability::Volatile;
 use io::units::{GIB, KIB, MILLISECOND_NS};
 
 use super::{
-    Drives, EXTENT, FAST_EXTENTS, Prey, Story, boxed, idle, insist, lay, scatter, together,
+    Drives, EXTENT, FAST_EXTENTS, Prey, Story, boxed, idle, insist, lay, lay_and_rest, scatter,
+    together,
 };
 use crate::watched::Trouble;
 
@@ -23,11 +24,7 @@ pub(super) fn changes(drives: &Drives) -> Story {
     let seed = drives.seed;
     drives
         .story("doubts: changes after a rest")
-        .prepare(|stage| async move {
-            lay(&stage.volume, 0..FAST_EXTENTS + 4).await?;
-            idle(&stage.volume).await;
-            Ok(())
-        })
+        .prepare(|stage| async move { lay_and_rest(&stage.volume, 0..FAST_EXTENTS + 4).await })
         .act(move |stage| async move {
             let volume = &stage.volume;
             volume.write(FIRST_SLOW * EXTENT, 4096, Volatile).await?;
@@ -53,11 +50,7 @@ pub(super) fn changes(drives: &Drives) -> Story {
 pub(super) fn beside_one_another(drives: &Drives) -> Story {
     drives
         .story("doubts: changes beside one another")
-        .prepare(|stage| async move {
-            lay(&stage.volume, 0..FAST_EXTENTS + 4).await?;
-            idle(&stage.volume).await;
-            Ok(())
-        })
+        .prepare(|stage| async move { lay_and_rest(&stage.volume, 0..FAST_EXTENTS + 4).await })
         .act(|stage| async move {
             let volume = &stage.volume;
             // Opened anew, all that is not known is in doubt until clients have rested.
@@ -86,11 +79,7 @@ pub(super) fn beside_one_another(drives: &Drives) -> Story {
 pub(super) fn as_marks_go(drives: &Drives) -> Story {
     drives
         .story("doubts: changes as marks are taken away")
-        .prepare(|stage| async move {
-            lay(&stage.volume, 0..FAST_EXTENTS + 4).await?;
-            idle(&stage.volume).await;
-            Ok(())
-        })
+        .prepare(|stage| async move { lay_and_rest(&stage.volume, 0..FAST_EXTENTS + 4).await })
         .act(|stage| async move {
             let volume = &stage.volume;
             for (round, writes) in (0..).zip([1, 2, 3]) {
@@ -120,11 +109,7 @@ pub(super) fn close(drives: &Drives) -> Story {
     drives
         .story("doubts: a close over a full log")
         .closing()
-        .prepare(|stage| async move {
-            lay(&stage.volume, 0..FAST_EXTENTS + 4).await?;
-            idle(&stage.volume).await;
-            Ok(())
-        })
+        .prepare(|stage| async move { lay_and_rest(&stage.volume, 0..FAST_EXTENTS + 4).await })
         .act(|stage| async move {
             stage.volume.write(FIRST_SLOW * EXTENT, 4096, Volatile).await?;
             stage.volume.write(0, 4096, Volatile).await?;

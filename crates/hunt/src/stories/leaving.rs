@@ -6,18 +6,15 @@ use io::ZeroMode;
 use io::units::{GIB, KIB, MILLISECOND_NS};
 
 use super::{
-    Drives, EXTENT, FAST_EXTENTS, Story, boxed, idle, insist, lay, together, until_background, wish,
+    Drives, EXTENT, FAST_EXTENTS, Story, boxed, idle, insist, lay, lay_and_rest, together,
+    until_background, wish,
 };
 
 /// What is wished to be cold is written while it is copied down.
 pub(super) fn written_as_they_leave(drives: &Drives) -> Story {
     drives
         .story("cold extents are written as they leave")
-        .prepare(|stage| async move {
-            lay(&stage.volume, 0..6).await?;
-            idle(&stage.volume).await;
-            Ok(())
-        })
+        .prepare(|stage| async move { lay_and_rest(&stage.volume, 0..6).await })
         .act(|stage| async move {
             let volume = &stage.volume;
             for extent in 0..3 {

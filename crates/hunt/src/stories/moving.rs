@@ -6,7 +6,7 @@ use io::{Volume, ZeroMode};
 use twin::{CacheLoss, Random};
 
 use super::{
-    Drives, EXTENT, FAST_EXTENTS, Prey, Story, idle, insist, lay, scatter, together,
+    Drives, EXTENT, FAST_EXTENTS, Prey, Story, idle, insist, lay, lay_and_rest, scatter, together,
     until_background,
 };
 use crate::watched::Trouble;
@@ -99,11 +99,7 @@ pub(super) fn promotion(drives: &Drives) -> Story {
 pub(super) fn demotion(drives: &Drives) -> Story {
     drives
         .story("demotion")
-        .prepare(|stage| async move {
-            lay(&stage.volume, 0..FAST_EXTENTS).await?;
-            idle(&stage.volume).await;
-            Ok(())
-        })
+        .prepare(|stage| async move { lay_and_rest(&stage.volume, 0..FAST_EXTENTS).await })
         .act(|stage| async move {
             for extent in FAST_EXTENTS - 4..FAST_EXTENTS {
                 warm(&stage.volume, extent).await?;
@@ -197,11 +193,7 @@ pub(super) fn log_wrap(drives: &Drives) -> Story {
 pub(super) fn full_log(drives: &Drives) -> Story {
     let mut story = drives
         .story("a full log")
-        .prepare(|stage| async move {
-            lay(&stage.volume, 0..FAST_EXTENTS + 4).await?;
-            idle(&stage.volume).await;
-            Ok(())
-        })
+        .prepare(|stage| async move { lay_and_rest(&stage.volume, 0..FAST_EXTENTS + 4).await })
         .act(|stage| async move {
             // Parts of extents on the slow drive.
             let writers = (0..40).map(|writer| {
@@ -227,9 +219,7 @@ pub(super) fn full_volume(drives: &Drives) -> Story {
         .story("a full volume")
         .prepare(|stage| async move {
             let extents = stage.volume.volume().info().size_bytes / EXTENT;
-            lay(&stage.volume, 0..extents).await?;
-            idle(&stage.volume).await;
-            Ok(())
+            lay_and_rest(&stage.volume, 0..extents).await
         })
         .act(move |stage| async move {
             let extents = stage.volume.volume().info().size_bytes / EXTENT;

@@ -5,7 +5,9 @@ use io::Durability::Volatile;
 use io::units::{KIB, MILLISECOND_NS, SECOND_NS};
 use twin::Random;
 
-use super::{Drives, EXTENT, FAST_EXTENTS, Prey, Story, boxed, idle, insist, lay, together};
+use super::{
+    Drives, EXTENT, FAST_EXTENTS, Prey, Story, boxed, insist, lay, lay_and_rest, together,
+};
 use crate::watched::Trouble;
 
 /// Extents so far apart that their entries are in different sectors of a map page: one that is torn is
@@ -48,11 +50,7 @@ pub(super) fn records_on_their_way(drives: &Drives) -> Story {
     let seed = drives.seed;
     let mut story = drives
         .story("records on their way")
-        .prepare(|stage| async move {
-            lay(&stage.volume, 0..FAST_EXTENTS + 20).await?;
-            idle(&stage.volume).await;
-            Ok(())
-        })
+        .prepare(|stage| async move { lay_and_rest(&stage.volume, 0..FAST_EXTENTS + 20).await })
         .act(move |stage| async move {
             let volume = &stage.volume;
             for round in 0..2 {

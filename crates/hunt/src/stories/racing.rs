@@ -8,7 +8,8 @@ use io::{ErrorKind, ZeroMode};
 use twin::{Fault, Kind, Random};
 
 use super::{
-    Drives, EXTENT, FAST_EXTENTS, Prey, Story, boxed, idle, insist, lay, scatter, together,
+    Drives, EXTENT, FAST_EXTENTS, Prey, Story, boxed, idle, insist, lay, lay_and_rest, scatter,
+    together,
 };
 use crate::watched::Trouble;
 
@@ -61,11 +62,7 @@ pub(super) fn flushes_side_by_side(drives: &Drives) -> Story {
 pub(super) fn homes_beside_a_flush(drives: &Drives) -> Story {
     let mut story = drives
         .story("homes are written beside a flush")
-        .prepare(|stage| async move {
-            lay(&stage.volume, 0..4).await?;
-            idle(&stage.volume).await;
-            Ok(())
-        })
+        .prepare(|stage| async move { lay_and_rest(&stage.volume, 0..4).await })
         .act(|stage| async move {
             let volume = &stage.volume;
             for (round, after_ms) in (0..).zip([1, 8, 2, 12]) {
@@ -92,11 +89,7 @@ pub(super) fn homes_beside_a_flush(drives: &Drives) -> Story {
 pub(super) fn flushes_that_overlap(drives: &Drives) -> Story {
     let mut story = drives
         .story("flushes that overlap")
-        .prepare(|stage| async move {
-            lay(&stage.volume, 0..4).await?;
-            idle(&stage.volume).await;
-            Ok(())
-        })
+        .prepare(|stage| async move { lay_and_rest(&stage.volume, 0..4).await })
         .act(|stage| async move {
             let volume = &stage.volume;
             for round in 0..3 {
@@ -121,11 +114,7 @@ pub(super) fn slow_drive_refuses(drives: &Drives) -> Story {
     let seed = drives.seed;
     drives
         .story("the slow drive refuses")
-        .prepare(|stage| async move {
-            lay(&stage.volume, 0..FAST_EXTENTS + 8).await?;
-            idle(&stage.volume).await;
-            Ok(())
-        })
+        .prepare(|stage| async move { lay_and_rest(&stage.volume, 0..FAST_EXTENTS + 8).await })
         .act(move |stage| async move {
             let (volume, machine) = (&stage.volume, &stage.machine);
             let slow = machine.drives()[1];
@@ -187,11 +176,7 @@ pub(super) fn more_than_the_bound(drives: &Drives) -> Story {
 pub(super) fn switches_below(drives: &Drives) -> Story {
     drives
         .story("deferred: the mode is changed over the slow drive")
-        .prepare(|stage| async move {
-            lay(&stage.volume, 0..FAST_EXTENTS + 6).await?;
-            idle(&stage.volume).await;
-            Ok(())
-        })
+        .prepare(|stage| async move { lay_and_rest(&stage.volume, 0..FAST_EXTENTS + 6).await })
         .act(|stage| async move {
             let volume = &stage.volume;
             let below = |extent| (FAST_EXTENTS + extent) * EXTENT;
@@ -224,11 +209,7 @@ pub(super) fn switches_below(drives: &Drives) -> Story {
 pub(super) fn whole_extents_beside_a_switch(drives: &Drives) -> Story {
     let mut story = drives
         .story("deferred: the mode is changed beside whole extents below")
-        .prepare(|stage| async move {
-            lay(&stage.volume, 0..FAST_EXTENTS + 6).await?;
-            idle(&stage.volume).await;
-            Ok(())
-        })
+        .prepare(|stage| async move { lay_and_rest(&stage.volume, 0..FAST_EXTENTS + 6).await })
         .act(|stage| async move {
             let volume = &stage.volume;
             for round in 0..3 {
@@ -262,11 +243,7 @@ pub(super) fn whole_extents_beside_a_switch(drives: &Drives) -> Story {
 pub(super) fn zeros_fill_the_index(drives: &Drives) -> Story {
     drives
         .story("zeros fill the index of the log")
-        .prepare(|stage| async move {
-            lay(&stage.volume, 0..FAST_EXTENTS + 8).await?;
-            idle(&stage.volume).await;
-            Ok(())
-        })
+        .prepare(|stage| async move { lay_and_rest(&stage.volume, 0..FAST_EXTENTS + 8).await })
         .act(|stage| async move {
             let volume = &stage.volume;
             // A page of the map is to be written.

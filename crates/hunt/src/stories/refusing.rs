@@ -6,7 +6,9 @@ use io::units::{KIB, MILLISECOND_NS, SECOND_NS};
 use io::{ErrorKind, Volume};
 use twin::{Fault, Kind};
 
-use super::{Drives, EXTENT, FAST_EXTENTS, Story, idle, insist, lay, unless_refused, wish};
+use super::{
+    Drives, EXTENT, FAST_EXTENTS, Story, idle, insist, lay, lay_and_rest, unless_refused, wish,
+};
 
 /// A record of small writes, or one of a large write, cannot be written.
 pub(super) fn a_record(drives: &Drives, large: bool) -> Story {
@@ -14,14 +16,8 @@ pub(super) fn a_record(drives: &Drives, large: bool) -> Story {
         false => ("the fast drive refuses a record", 8192),
         true => ("the fast drive refuses a large record", 96 * KIB),
     };
-    drives
-        .story(name)
-        .prepare(|stage| async move {
-            lay(&stage.volume, 0..2).await?;
-            idle(&stage.volume).await;
-            Ok(())
-        })
-        .act(move |stage| async move {
+    drives.story(name).prepare(|stage| async move { lay_and_rest(&stage.volume, 0..2).await }).act(
+        move |stage| async move {
             let (volume, fast) = (&stage.volume, stage.machine.drives()[0]);
             // Into holes, which goes to the log.
             volume.write(5 * EXTENT, 4096, Volatile).await?;
@@ -32,18 +28,15 @@ pub(super) fn a_record(drives: &Drives, large: bool) -> Story {
                 unless_refused(volume.flush().await)?;
             }
             Ok(())
-        })
+        },
+    )
 }
 
 /// The data of whole extents cannot be written, on either drive.
 pub(super) fn whole_extents(drives: &Drives) -> Story {
     drives
         .story("drives refuse whole extents")
-        .prepare(|stage| async move {
-            lay(&stage.volume, 0..FAST_EXTENTS - 14).await?;
-            idle(&stage.volume).await;
-            Ok(())
-        })
+        .prepare(|stage| async move { lay_and_rest(&stage.volume, 0..FAST_EXTENTS - 14).await })
         .act(|stage| async move {
             let [fast, slow] = stage.machine.drives()[..] else { unreachable!("two drives") };
             let volume = &stage.volume;
@@ -70,11 +63,7 @@ pub(super) fn whole_extents(drives: &Drives) -> Story {
 pub(super) fn a_flush_below(drives: &Drives) -> Story {
     drives
         .story("the slow drive refuses to flush")
-        .prepare(|stage| async move {
-            lay(&stage.volume, 0..FAST_EXTENTS).await?;
-            idle(&stage.volume).await;
-            Ok(())
-        })
+        .prepare(|stage| async move { lay_and_rest(&stage.volume, 0..FAST_EXTENTS).await })
         .act(|stage| async move {
             let (volume, slow) = (&stage.volume, stage.machine.drives()[1]);
             volume.write((FAST_EXTENTS + 20) * EXTENT, EXTENT, Volatile).await?;
@@ -89,11 +78,7 @@ pub(super) fn a_flush_below(drives: &Drives) -> Story {
 pub(super) fn a_read_of_what_moves(drives: &Drives) -> Story {
     drives
         .story("the fast drive refuses to give what moves")
-        .prepare(|stage| async move {
-            lay(&stage.volume, 0..4).await?;
-            idle(&stage.volume).await;
-            Ok(())
-        })
+        .prepare(|stage| async move { lay_and_rest(&stage.volume, 0..4).await })
         .act(|stage| async move {
             let (volume, fast) = (&stage.volume, stage.machine.drives()[0]);
             wish(&stage, 0..2, Wish::Cold).await?;
@@ -111,11 +96,7 @@ pub(super) fn a_read_of_what_moves(drives: &Drives) -> Story {
 pub(super) fn what_is_destaged(drives: &Drives) -> Story {
     drives
         .story("the slow drive refuses what is destaged")
-        .prepare(|stage| async move {
-            lay(&stage.volume, 0..FAST_EXTENTS + 4).await?;
-            idle(&stage.volume).await;
-            Ok(())
-        })
+        .prepare(|stage| async move { lay_and_rest(&stage.volume, 0..FAST_EXTENTS + 4).await })
         .act(|stage| async move {
             let (volume, slow) = (&stage.volume, stage.machine.drives()[1]);
             for extent in FAST_EXTENTS..FAST_EXTENTS + 3 {
@@ -141,9 +122,7 @@ pub(super) fn some_of_what_is_destaged(drives: &Drives) -> Story {
         .story("the slow drive refuses some of what is destaged")
         .prepare(|stage| async move {
             let extents = stage.volume.volume().info().size_bytes / EXTENT;
-            lay(&stage.volume, 0..extents - LEFT).await?;
-            idle(&stage.volume).await;
-            Ok(())
+            lay_and_rest(&stage.volume, 0..extents - LEFT).await
         })
         .act(|stage| async move {
             let (volume, slow) = (&stage.volume, stage.machine.drives()[1]);
@@ -173,11 +152,7 @@ pub(super) fn some_of_what_is_destaged(drives: &Drives) -> Story {
 pub(super) fn a_page_of_the_map(drives: &Drives) -> Story {
     drives
         .story("the slow drive refuses a page of the map")
-        .prepare(|stage| async move {
-            lay(&stage.volume, 0..FAST_EXTENTS + 4).await?;
-            idle(&stage.volume).await;
-            Ok(())
-        })
+        .prepare(|stage| async move { lay_and_rest(&stage.volume, 0..FAST_EXTENTS + 4).await })
         .act(|stage| async move {
             let (volume, slow) = (&stage.volume, stage.machine.drives()[1]);
             // What lives below goes elsewhere, and others get its slots.

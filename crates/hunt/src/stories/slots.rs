@@ -5,7 +5,7 @@ use engine::FlushMode;
 use io::Durability::Volatile;
 use io::units::{KIB, MILLISECOND_NS, SECOND_NS};
 
-use super::{Drives, EXTENT, FAST_EXTENTS, Prey, Story, boxed, idle, insist, lay, together};
+use super::{Drives, EXTENT, FAST_EXTENTS, Prey, Story, boxed, insist, lay_and_rest, together};
 use crate::watched::Trouble;
 
 async fn rewrite(volume: Prey, extent: u64) -> Result<(), Trouble> {
@@ -21,11 +21,9 @@ async fn settle(volume: &Prey) -> Result<(), Trouble> {
 
 /// A story over a fast drive with few free slots, on which what began together ends together.
 fn scarce(drives: &Drives, name: &'static str) -> Story {
-    let mut story = drives.story(name).prepare(|stage| async move {
-        lay(&stage.volume, 0..FAST_EXTENTS).await?;
-        idle(&stage.volume).await;
-        Ok(())
-    });
+    let mut story = drives
+        .story(name)
+        .prepare(|stage| async move { lay_and_rest(&stage.volume, 0..FAST_EXTENTS).await });
     let of = &mut story.fast.latencies;
     (of.kib_ns, of.jitter_percent, of.channels) = (0, 0, 64);
     story
@@ -110,11 +108,7 @@ pub(super) fn beside_flushes(drives: &Drives) -> Story {
 pub(super) fn lasting_reads(drives: &Drives) -> Story {
     let mut story = drives
         .story("reads that last")
-        .prepare(|stage| async move {
-            lay(&stage.volume, 0..FAST_EXTENTS + 4).await?;
-            idle(&stage.volume).await;
-            Ok(())
-        })
+        .prepare(|stage| async move { lay_and_rest(&stage.volume, 0..FAST_EXTENTS + 4).await })
         .act(|stage| async move {
             let volume = &stage.volume;
             let readers = (0..3).map(|extent| {

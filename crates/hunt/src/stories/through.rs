@@ -8,10 +8,10 @@ use io::ZeroMode;
 use io::units::{KIB, MILLISECOND_NS, SECOND_NS};
 use twin::Fault;
 
-use super::caching::change;
 use super::{
     Drives, EXTENT, Prey, Story, boxed, idle, insist, lay, missed, together, unless_refused, wish,
 };
+use super::{caching::change, lay_and_rest};
 use crate::scenario::Stage;
 use crate::watched::Trouble;
 
@@ -112,6 +112,12 @@ pub(super) fn far_apart(drives: &Drives) -> (CacheMode, Story) {
     (WriteThrough, story)
 }
 
+/// The extent whose home on the slow drive begins where the fast drive's first slot does.
+fn first_in_step(volume: &Prey) -> u64 {
+    let [fast, slow] = volume.volume().status().geometry.layouts.map(|it| it.slots_at);
+    (fast - slow) / EXTENT
+}
+
 /// A copy that lies on the fast drive where the next extent's home would follow it on the slow one: a
 /// request for both must not take them for one piece.
 pub(super) fn seeming_neighbours(drives: &Drives) -> (CacheMode, Story) {
@@ -119,16 +125,14 @@ pub(super) fn seeming_neighbours(drives: &Drives) -> (CacheMode, Story) {
         .story("through: copies beside homes")
         .prepare(|stage| async move {
             let volume = &stage.volume;
-            let [fast, slow] = volume.volume().status().geometry.layouts.map(|it| it.slots_at);
-            let first = (fast - slow) / EXTENT;
+            let first = first_in_step(volume);
             lay(volume, first..first + 12).await?;
             copy(volume, first..first + 8).await
         })
         .act(|stage| async move {
             let volume = &stage.volume;
             let status = volume.volume().status();
-            let [fast, slow] = status.geometry.layouts.map(|it| it.slots_at);
-            let first = (fast - slow) / EXTENT;
+            let first = first_in_step(volume);
             for extent in first..first + 11 {
                 volume.read(extent * EXTENT + EXTENT / 2, EXTENT).await?;
             }
@@ -143,11 +147,7 @@ pub(super) fn seeming_neighbours(drives: &Drives) -> (CacheMode, Story) {
 pub(super) fn copied_at_once(drives: &Drives) -> (CacheMode, Story) {
     let story = drives
         .story("through: what is copied at once")
-        .prepare(|stage| async move {
-            lay(&stage.volume, 0..12).await?;
-            idle(&stage.volume).await;
-            Ok(())
-        })
+        .prepare(|stage| async move { lay_and_rest(&stage.volume, 0..12).await })
         .act(|stage| async move {
             let volume = &stage.volume;
             for first in [0, 6] {

@@ -1,6 +1,26 @@
-//! What lies where on a volume's drives, for those who read what the drives were asked.
+//! The machine's trace for those who read it: what lies where on the drives, what went wrong there, what a fall
+//! decided, and where the engine was.
 
+use engine::marks::Marks;
 use engine::{Geometry, Tier};
+use twin::Fault;
+
+/// Whether a line says what became of a change that a fall decided about.
+pub(crate) fn is_fate(line: &str) -> bool {
+    line.contains(" of a change: ")
+}
+
+/// Whether a line says that something was made to go wrong.
+pub(crate) fn is_fault(line: &str) -> bool {
+    line.ends_with(" with an error")
+        || Fault::ALL.iter().any(|it| line.ends_with(&format!(": {it}")))
+}
+
+/// The branches of the engine that were taken last.
+pub(crate) fn last_marks(marks: &Marks) -> String {
+    let recent: Vec<String> = marks.recent.iter().map(|mark| format!("{mark:?}")).collect();
+    format!("the engine's last marks: {}", recent.join(", "))
+}
 
 /// A line of the machine's trace, with the time in milliseconds and what lies at its place on the drive.
 pub(crate) fn place(geometry: &Geometry, line: &str) -> String {
