@@ -13,6 +13,7 @@ mod commands;
 mod drive;
 mod failure;
 mod file_extents;
+mod help;
 mod holdings;
 mod homecoming;
 mod in_use;
@@ -38,7 +39,7 @@ mod wishing;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::failure::{Failure, Outcome};
 use crate::output::Output;
@@ -177,7 +178,11 @@ impl Verb {
 }
 
 fn main() -> ExitCode {
-    let line = match CommandLine::try_parse() {
+    let mut command = help::flowing(CommandLine::command());
+    let line = command.try_get_matches_from_mut(std::env::args_os()).and_then(|matches| {
+        CommandLine::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+    });
+    let line = match line {
         Ok(line) => line,
         Err(error) => return wrong_line(&error),
     };
@@ -207,8 +212,6 @@ fn wrong_line(error: &clap::Error) -> ExitCode {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]

@@ -17,7 +17,7 @@
 
 mod page_map;
 
-use self::page_map::PageMap;
+use self::page_map::{Cleaning, PageMap};
 use crate::model::{Kind, Model, Request};
 use crate::profile::Condition;
 use crate::random::{Random, mix};
@@ -58,6 +58,8 @@ pub(crate) struct FlashParameters {
     pub(crate) reads_ahead: bool,
     /// A page that was never written takes as long to read as any.
     pub(crate) reads_blank: bool,
+    /// Cleaning reads a block whole, to find out what of it is valid.
+    pub(crate) reads_stale: bool,
     /// Of the size, in addition.
     pub(crate) spare: f64,
     /// Share of the spare that it keeps erased when there is time.
@@ -207,11 +209,11 @@ impl Flash {
             pages.next_multiple_of(self.of.unit_pages.max(1))
         };
         self.written_to = at + length;
-        let cleaned = self.map.write(page, count);
+        let cleaning = self.map.write(page, count);
         let done_ns = if self.of.write_cache {
-            self.buffered(ready_ns, count as f64, cleaned)
+            self.buffered(ready_ns, count as f64, cleaning)
         } else {
-            self.programmed(ready_ns, pages, cleaned)
+            self.programmed(ready_ns, pages, cleaning)
         };
         let done_ns = done_ns.max(self.link_write_free_ns);
         self.written_ns = self.written_ns.max(done_ns);
@@ -220,22 +222,20 @@ impl Flash {
     }
 
     /// Pages go into the buffer and are programmed behind it.
-    fn buffered(&mut self, ready_ns: f64, count: f64, cleaned: f64) -> f64 {
+    fn buffered(&mut self, ready_ns: f64, count: f64, cleaning: Cleaning) -> f64 {
         let lanes = self.program_lanes.len() as f64;
         let page_ns = self.of.program_ns / lanes;
-        let moved_ns = (self.of.program_ns + self.of.read_next_ns) / lanes;
-        let each_ns = page_ns + moved_ns * cleaned / count.max(1.0);
+        let each_ns = page_ns + self.cleaning_ns(cleaning) / lanes / count.max(1.0);
         self.programmed_ns = self.programmed_ns.max(ready_ns) + each_ns * count;
         let buffer_pages = (self.of.buffer_bytes / self.of.page_bytes) as f64;
         ready_ns.max(self.programmed_ns - buffer_pages * each_ns)
     }
 
     /// Pages are programmed in their lanes; says when the last one is.
-    fn programmed(&mut self, ready_ns: f64, count: u64, cleaned: f64) -> f64 {
+    fn programmed(&mut self, ready_ns: f64, count: u64, cleaning: Cleaning) -> f64 {
         let lanes = self.program_lanes.len();
-        if cleaned > 0.0 {
-            let moved_ns = self.of.program_ns + self.of.read_next_ns;
-            let share_ns = cleaned * moved_ns / lanes as f64;
+        if cleaning != Cleaning::default() {
+            let share_ns = self.cleaning_ns(cleaning) / lanes as f64;
             for lane in &mut self.program_lanes {
                 *lane = lane.max(ready_ns) + share_ns;
             }
@@ -253,6 +253,16 @@ impl Flash {
         done_ns
     }
 
+    /// Time of a lane that cleaning takes.
+    fn cleaning_ns(&self, Cleaning { moved, stale }: Cleaning) -> f64 {
+        moved * (self.of.program_ns + self.of.read_next_ns) + stale * self.stale_ns()
+    }
+
+    /// Time of a lane for a stale page that is cleaned away.
+    fn stale_ns(&self) -> f64 {
+        if self.of.reads_stale { self.of.read_next_ns } else { 0.0 }
+    }
+
     /// The lanes had nothing to do until now: they have cleaned ahead.
     fn rest(&mut self, now_ns: f64) {
         let busy_ns = self.program_lanes.iter().copied().fold(self.programmed_ns, f64::max);
@@ -261,9 +271,10 @@ impl Flash {
             return;
         }
         self.rested_ns = now_ns;
-        let page_ns = (self.of.program_ns + self.of.read_next_ns) / self.program_lanes.len() as f64;
-        let pages = self.rest_pages + idle_ns * self.of.idle_effort / page_ns;
-        let left = self.map.clean_ahead(pages);
+        let moved_ns = self.of.program_ns + self.of.read_next_ns;
+        let time_ns = idle_ns * self.of.idle_effort * self.program_lanes.len() as f64;
+        let pages = self.rest_pages + time_ns / moved_ns;
+        let left = self.map.clean_ahead(pages, self.stale_ns() / moved_ns);
         // What was not needed does not add up; what was too little for a block does.
         let block_pages = (self.of.size_bytes / self.of.page_bytes) as f64 / 1000.0;
         self.rest_pages = left.min(block_pages);

@@ -63,21 +63,22 @@ pub fn play(profile: &Profile, rows: &[&Row]) -> Vec<(String, f64)> {
 }
 
 /// The text below the ioDrive's table: large random writes of 64 jobs right after the drive was filled
-/// without a break, and again after pauses whose length is not told.
+/// without a break, and again after pauses. Neither the order of the fill nor the length of the pauses is told:
+/// a fill at random and half a minute are taken.
 fn refill(bench: &mut Bench, size_bytes: u64, rows: &[&Row]) -> Vec<(String, f64)> {
     if rows.is_empty() {
         return Vec::new();
     }
     let fill = Load {
         kind: Kind::Write,
-        pattern: Pattern::Sequential,
+        pattern: Pattern::Random,
         block_bytes: LARGE_BYTES,
         range: 0..size_bytes / LARGE_BYTES * LARGE_BYTES,
         clients: 1,
         flushes: 0,
     };
     bench.run(&fill, u64::MAX / 2, size_bytes / LARGE_BYTES);
-    let random = Load { pattern: Pattern::Random, clients: 64, ..fill };
+    let random = Load { clients: 64, ..fill };
     let mut figures = Vec::new();
     for row in rows {
         figures.push((row.id.clone(), bench.run(&random, RUN_NS, u64::MAX).mib_per_second()));

@@ -21,6 +21,15 @@ const FREE_BLOCKS_MIN: usize = 2;
 /// A page nobody has written.
 const NOWHERE: u32 = u32::MAX;
 
+/// What it costs to make room (real pages).
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Cleaning {
+    /// Valid ones that are read and written again elsewhere.
+    pub(super) moved: f64,
+    /// Stale ones in the blocks that are emptied.
+    pub(super) stale: f64,
+}
+
 /// See the head of the file.
 #[derive(Clone)]
 pub(super) struct PageMap {
@@ -44,8 +53,8 @@ pub(super) struct PageMap {
     free_wanted: usize,
     /// Real pages written since the last one of the sample.
     credit: f64,
-    /// Pages that are moved for each page that the host writes, at present.
-    moved_per_page: f64,
+    /// For each page that the host writes, at present.
+    per_page: Cleaning,
 }
 
 impl PageMap {
@@ -68,7 +77,7 @@ impl PageMap {
             cleaner: (0, 0),
             free_wanted: FREE_BLOCKS_MIN + (spare_blocks as f64 * idle_free) as usize,
             credit: 0.0,
-            moved_per_page: 0.0,
+            per_page: Cleaning::default(),
         };
         map.host = (map.free.pop().expect("a block"), 0);
         map.cleaner = (map.free.pop().expect("a block"), 0);
@@ -89,10 +98,10 @@ impl PageMap {
         self.places[self.sample_of(page)] != NOWHERE
     }
 
-    /// The host writes `count` real pages from `page` on. Says how many pages cleaning moves on
-    /// that account.
-    pub(super) fn write(&mut self, page: u64, count: u64) -> f64 {
-        let moved = self.moved_per_page * count as f64;
+    /// The host writes `count` real pages from `page` on. Says what cleaning has to do on that account.
+    pub(super) fn write(&mut self, page: u64, count: u64) -> Cleaning {
+        let Cleaning { moved, stale } = self.per_page;
+        let cleaning = Cleaning { moved: moved * count as f64, stale: stale * count as f64 };
         let before = self.credit;
         self.credit += count as f64;
         let mut due = self.scale - before;
@@ -102,7 +111,7 @@ impl PageMap {
             self.credit -= self.scale;
             due += self.scale;
         }
-        moved
+        cleaning
     }
 
     /// The host no longer needs these real pages.
@@ -115,19 +124,20 @@ impl PageMap {
         }
     }
 
-    /// There is time to move so many real pages: cleans ahead. Gives back what it did not need.
-    pub(super) fn clean_ahead(&mut self, mut pages: f64) -> f64 {
+    /// There is time to move so many real pages, of which a stale one costs `stale` of a moved one: cleans
+    /// ahead. Gives back what it did not need.
+    pub(super) fn clean_ahead(&mut self, mut pages: f64, stale: f64) -> f64 {
         while self.free.len() < self.free_wanted {
             let Some((_, valid)) = self.victim().filter(|(_, valid)| *valid < BLOCK_PAGES) else {
                 break;
             };
-            let cost = f64::from(valid) * self.scale;
+            let cost = (f64::from(valid) + f64::from(BLOCK_PAGES - valid) * stale) * self.scale;
             if cost > pages {
                 break;
             }
             pages -= cost;
             self.clean();
-            self.moved_per_page = 0.0;
+            self.per_page = Cleaning::default();
         }
         pages
     }
@@ -160,7 +170,7 @@ impl PageMap {
             // Not the host's while cleaning looks for victims.
             self.host.0 = NOWHERE;
             if self.free.len() > FREE_BLOCKS_MIN {
-                self.moved_per_page = 0.0;
+                self.per_page = Cleaning::default();
             }
             while self.free.len() <= FREE_BLOCKS_MIN {
                 self.clean();
@@ -208,7 +218,9 @@ impl PageMap {
         let first = (victim * BLOCK_PAGES) as usize;
         self.owners[first..first + BLOCK_PAGES as usize].fill(NOWHERE);
         self.free.push(victim);
-        self.moved_per_page = f64::from(valid) / f64::from(BLOCK_PAGES - valid);
+        // Each stale page becomes one that the host can write.
+        self.per_page =
+            Cleaning { moved: f64::from(valid) / f64::from(BLOCK_PAGES - valid), stale: 1.0 };
     }
 
     fn list(&mut self, block: u32) {
@@ -238,7 +250,7 @@ mod tests {
         map.wear_in(3.0, &mut random);
         let (mut written, mut moved) = (0.0, 0.0);
         while written < f64::from(1 << 22) {
-            moved += map.write(random.below((1 << 22) - 16), 16);
+            moved += map.write(random.below((1 << 22) - 16), 16).moved;
             written += 16.0;
         }
         1.0 + moved / written
@@ -259,7 +271,7 @@ mod tests {
     fn writes_in_order_need_no_moves() {
         let mut map = PageMap::new(1 << 22, 0.07, 0.0);
         map.wear_in(0.0, &mut Random::new(1));
-        let moved: f64 = (0..2u64 << 14).map(|n| map.write(n % (1 << 14) * 256, 256)).sum();
+        let moved: f64 = (0..2u64 << 14).map(|n| map.write(n % (1 << 14) * 256, 256).moved).sum();
         assert!(moved / f64::from(2 << 22) < 0.02, "{moved}");
     }
 
@@ -271,10 +283,10 @@ mod tests {
         map.wear_in(2.0, &mut random);
         assert!(map.holds(5));
         let mut burst = |map: &mut PageMap| {
-            (0..50_000).map(|_| map.write(random.below(1 << 20), 1)).sum::<f64>()
+            (0..50_000).map(|_| map.write(random.below(1 << 20), 1).moved).sum::<f64>()
         };
         assert!(burst(&mut map) > 50_000.0);
-        let left = map.clean_ahead(1e12);
+        let left = map.clean_ahead(1e12, 0.0);
         assert!(left < 1e12);
         assert!(burst(&mut map) < 1000.0);
     }
@@ -288,7 +300,7 @@ mod tests {
         assert!(!map.holds((1 << 20) - 1) && map.holds(0));
         let mut moved = 0.0;
         for _ in 0..1 << 20 {
-            moved += map.write(random.below(1 << 19), 1);
+            moved += map.write(random.below(1 << 19), 1).moved;
         }
         assert!(moved / f64::from(1 << 20) < 0.6, "{moved}");
     }

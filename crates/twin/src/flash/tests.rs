@@ -40,6 +40,22 @@ fn more_spare_space_speeds_a_used_drive_up_and_a_fresh_one_not_at_all() {
 }
 
 #[test]
+fn a_cleaner_that_reads_whole_segments_pays_for_what_is_stale() {
+    // A small part is written over and over: all that is cleaned is stale.
+    let small = Load { range: 0..5_000_000_000, ..load(Kind::Write, Pattern::Random, 1 << 20, 4) };
+    let of = |reads: f64| {
+        let numbers = [("reads_stale", reads), ("idle_free_percent", 0.0)];
+        let model = profile("fusion-io-iodrive,fresh", &numbers).model(Random::new(1));
+        let mut bench = Bench::new(model, Random::new(2));
+        // What was never written is used up first.
+        bench.run(&small, 600 * SECOND_NS, u64::MAX);
+        bench.run(&small, 60 * SECOND_NS, 40_000).per_second()
+    };
+    // A page is programmed in 39.5 µs of a lane, and read in 26.
+    close(of(0.0) / of(1.0), (39.5 + 26.0) / 39.5, 5.0);
+}
+
+#[test]
 fn twice_the_lanes_program_twice_as_fast_until_the_link_is_full() {
     let large = load(Kind::Write, Pattern::Sequential, 1 << 20, 1);
     let of = |lanes: f64| {

@@ -60,6 +60,11 @@ impl<'a> Numbers<'a> {
         }
     }
 
+    /// One that most drives of the kind do not need, nor profiles of before there was such a number.
+    pub(super) fn any_or(&self, name: &'static str, otherwise: f64) -> Result<f64, String> {
+        if self.of.contains_key(name) { self.any(name) } else { Ok(otherwise) }
+    }
+
     /// Complains about numbers that nobody took.
     pub(super) fn end(&self, kind: &str) -> Result<(), String> {
         let taken = self.taken.borrow();

@@ -145,6 +145,7 @@ fn flash(numbers: &Numbers<'_>, size_bytes: u64) -> Result<FlashParameters, Stri
         unit_pages: (numbers.positive("unit_kib")? / numbers.positive("page_kib")?).ceil() as u64,
         reads_ahead: numbers.any("reads_ahead")? > 0.0,
         reads_blank: numbers.any("reads_blank")? > 0.0,
+        reads_stale: numbers.any_or("reads_stale", 0.0)? > 0.0,
         spare: numbers.positive("spare_percent")? / 100.0,
         idle_free: numbers.any("idle_free_percent")? / 100.0,
         idle_effort: numbers.any("idle_effort_percent")? / 100.0,

@@ -17,8 +17,8 @@ use crate::table::{Align, Table};
   bimetal --json lab compare --source all
 
 Everything runs in virtual time. A figure that a twin was fitted to is calibrated, all others are
-predicted; those that the twins cannot explain are listed with the reason, those that need more than a
-drive as not run. docs/twins.md has the models and what they miss.")]
+predicted; those that the twins cannot explain are listed with the reason, those that need more
+than a drive as not run. docs/twins.md has the models and what they miss.")]
 pub struct CompareArguments {
     /// Which publication
     #[arg(long, default_value = "all", value_parser = ["all", "thomas-krenn", "n0derunner", "marcan-flush", "anandtech-fusion", "admin-hybrid"])]
