@@ -51,6 +51,11 @@ fn what_cannot_be_played_or_found_is_refused_with_what_to_do() {
     let run = |what: &str, on: &str| place.bimetal(&["lab", "run", what, "--on", on]);
     run("bad.fio", "twin:wd5002abys").expect(2, &["bad.fio:3: verify=md5", "fio-jobs.md"]);
     run("nothing", "twin:wd5002abys").expect(2, &["neither an experiment nor", "working-set"]);
+    run("nothing.fio", "twin:wd5002abys").expect(2, &["there is no file 'nothing.fio'"]);
+    fs::write(place.path("far.fio"), "[far]\nrw=read\noffset=600g\nsize=1g\n").unwrap();
+    run("far.fio", "twin:wd5002abys").expect(1, &["'far' begins behind the end", "wd5002abys has"]);
+    fs::write(place.path("huge.fio"), "[huge]\nrw=read\nsize=100T\n").unwrap();
+    run("huge.fio", "twin:wd5002abys").expect(1, &["'huge' asks for more than there is"]);
     run("working-set", "twin:nothing").expect(2, &["nothing", "wd5002abys"]);
     run("fusion", "twin:wd5002abys").expect(2, &["needs a volume", "fusion:FAST+SLOW"]);
     run("working-set", "vol0").expect(1, &["no volume 'vol0' is served"]);
@@ -58,6 +63,89 @@ fn what_cannot_be_played_or_found_is_refused_with_what_to_do() {
     told(&place.bimetal(&["lab", "list"]), &["thomas-krenn", "fusion", "lottery"]);
     let fio = ["lab", "fio", "thomas-krenn", "--step", "t03-rd-j4"];
     told(&place.bimetal(&fio), &["[t03-rd-j4]", "numjobs=4", "rw=randread"]);
+    place.bimetal(&["lab", "fio", "working-set", "--size", "1K"]).expect(2, &["at least 16M"]);
+}
+
+#[test]
+fn what_fio_is_printed_is_one_job_file_whose_steps_follow_one_another() {
+    let place = Place::new();
+    let printed = place.bimetal(&["lab", "fio", "working-set"]);
+    fs::write(place.path("all.fio"), &printed.out).unwrap();
+    let run = |what: &str| {
+        let words = ["--json", "lab", "run", what, "--on", "twin:st91000640ns"];
+        place.bimetal(&words).expect(0, &[]).json()
+    };
+    let mean = |run: &serde_json::Value, step: usize, job: usize| {
+        let report = &run["steps"][step]["outcome"]["report"];
+        report["jobs"][job]["read"]["clat_ns"]["mean"].as_f64().unwrap()
+    };
+    let (own, printed) = (run("working-set"), run("all.fio"));
+    for step in 0..own["steps"].as_array().unwrap().len() {
+        let ratio = mean(&printed, 0, step) / mean(&own, step, 0);
+        assert!((0.95..1.05).contains(&ratio), "{step}: {ratio}");
+    }
+    told(&place.bimetal(&["lab", "fio", "fusion", "--out", "jobs"]), &["8 job files in jobs"]);
+    let rest = fs::read_to_string(place.path("jobs/03-whole-random.fio")).unwrap();
+    assert!(rest.starts_with("; the drive rests 600 s"), "{rest}");
+}
+
+#[test]
+fn another_seed_draws_other_places_and_the_same_one_the_same() {
+    let place = Place::new();
+    fs::write(place.path("mine.fio"), JOB).unwrap();
+    let rate = |seed: &str| {
+        let words = ["--json", "lab", "run", "mine.fio", "--on", "twin:wd5002abys", "--seed", seed];
+        let run = place.bimetal(&words).expect(0, &[]).json();
+        run["steps"][0]["outcome"]["report"]["jobs"][0]["read"]["iops"].as_f64().unwrap()
+    };
+    assert_eq!(rate("2").to_bits(), rate("2").to_bits());
+    assert_ne!(rate("2").to_bits(), rate("3").to_bits());
+}
+
+#[test]
+fn a_run_that_cannot_be_read_is_named_and_the_others_are_shown() {
+    let place = Place::new();
+    fs::write(place.path("mine.fio"), JOB).unwrap();
+    let run = ["lab", "run", "mine.fio", "--on", "twin:wd5002abys", "--out", "all/good"];
+    told(&place.bimetal(&run), &["hot"]);
+    fs::create_dir_all(place.path("all/bad")).unwrap();
+    fs::write(place.path("all/bad/run.json"), "{\"schema\":1,").unwrap();
+    let report = place.bimetal(&["lab", "report", "all"]);
+    report.expect(1, &["left out", "all/bad/run.json is no record of a run"]);
+    assert!(report.out.contains("1 runs"), "{report:#?}");
+}
+
+#[test]
+fn who_ends_a_measurement_ends_fio_with_it() {
+    if !has_tools("fio on a file", &["fio"]) {
+        return;
+    }
+    let place = Place::new();
+    fs::create_dir(place.path("tmp")).unwrap();
+    let mut command = place.command();
+    command.args(["lab", "run", "flush", "--on", "drive.img:80M", "--seconds", "40"]);
+    command.env("TMPDIR", place.path("tmp")).stderr(std::process::Stdio::piped());
+    let mut child = command.stdout(std::process::Stdio::null()).spawn().unwrap();
+    let directory = place.path("tmp").display().to_string();
+    let measures = || {
+        let processes = fs::read_dir("/proc").unwrap().flatten();
+        let lines = processes.filter_map(|it| fs::read_to_string(it.path().join("cmdline")).ok());
+        lines.filter(|line| line.contains(&directory)).count()
+    };
+    let began = std::time::Instant::now();
+    while measures() == 0 && began.elapsed().as_secs() < 20 {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    let status = wait(&mut child).expect("it ends");
+    let mut said = String::new();
+    std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut said).unwrap();
+    assert_eq!(status.code(), Some(1), "{said}");
+    assert!(said.contains("interrupted"), "{said}");
+    assert!(began.elapsed().as_secs() < 30, "it did not wait for the end of the step");
+    assert_eq!(measures(), 0);
+    assert_eq!(fs::read_dir(place.path("tmp")).unwrap().count(), 0, "nothing stays behind");
 }
 
 #[test]

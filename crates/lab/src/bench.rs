@@ -4,6 +4,7 @@
 //! written, and a rest lets it tidy up.
 
 mod fused;
+mod measurer;
 mod outside;
 mod page_cache;
 mod plug;

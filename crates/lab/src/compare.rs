@@ -12,8 +12,8 @@ pub mod volumes;
 mod tolerance;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
 
 use serde::{Deserialize, Serialize};
 use twin::Profile;
@@ -223,6 +223,32 @@ pub fn fits(pattern: &str, text: &str) -> bool {
     }
 }
 
+/// What it means how near a twin comes to a published row, wherever it is asked.
+#[derive(Debug, Clone)]
+pub struct Standing {
+    /// Whether a twin was fitted to it, or it is told why none explains it.
+    pub role: Role,
+    /// The greatest error that is within, as a share.
+    pub tolerance: f64,
+    /// Why it is unexplained.
+    pub reason: Option<String>,
+}
+
+/// The standing of the row of that id, if there is one.
+pub fn standing(id: &str) -> Option<&'static Standing> {
+    static STANDINGS: OnceLock<BTreeMap<String, Standing>> = OnceLock::new();
+    let standings = STANDINGS.get_or_init(|| {
+        let rows = reference::rows();
+        let judge = Judge::new(&rows);
+        let each = rows.iter().map(|row| {
+            let (role, reason) = judge.role(row, true);
+            (row.id.clone(), Standing { role, tolerance: tolerance::of(row, &rows), reason })
+        });
+        each.collect()
+    });
+    standings.get(id)
+}
+
 struct Judge<'a> {
     rows: &'a [Row],
     fitted: BTreeSet<String>,
@@ -242,22 +268,27 @@ impl<'a> Judge<'a> {
         Judge { rows, fitted: fitted.collect(), unexplained: unexplained.reason }
     }
 
+    /// What a row says about its twin, and why it does not.
+    fn role(&self, row: &Row, is_measured: bool) -> (Role, Option<String>) {
+        let why = self.unexplained.iter().find(|reason| {
+            let any = |patterns: &[String]| patterns.iter().any(|pattern| fits(pattern, &row.id));
+            any(&reason.rows) && !any(&reason.except)
+        });
+        match why {
+            _ if self.fitted.contains(&row.id) && is_measured => (Role::Calibrated, None),
+            Some(why) => (Role::Unexplained, Some(why.reason.clone())),
+            None if is_measured => (Role::Predicted, None),
+            None => drives::why_not(row),
+        }
+    }
+
     fn figure(&self, row: &Row, measured: Option<&(&'static str, f64)>) -> Figure {
         let range = row.published();
         let error = match (range, measured) {
             (Some(range), Some((_, measured))) => Some(error_of(row, range, *measured)),
             _ => None,
         };
-        let why = self.unexplained.iter().find(|reason| {
-            let any = |patterns: &[String]| patterns.iter().any(|pattern| fits(pattern, &row.id));
-            any(&reason.rows) && !any(&reason.except)
-        });
-        let (role, reason) = match (measured, why) {
-            _ if self.fitted.contains(&row.id) && measured.is_some() => (Role::Calibrated, None),
-            (_, Some(why)) => (Role::Unexplained, Some(why.reason.clone())),
-            (Some(_), None) => (Role::Predicted, None),
-            (None, None) => drives::why_not(row),
-        };
+        let (role, reason) = self.role(row, measured.is_some());
         let tolerance = error.map(|_| tolerance::of(row, self.rows));
         Figure {
             id: row.id.clone(),

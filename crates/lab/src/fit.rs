@@ -82,6 +82,12 @@ impl Fit {
         errors.sort_by(f64::total_cmp);
         errors.get(errors.len() / 2).copied()
     }
+
+    /// What was not fitted and is missed most.
+    pub fn worst(&self) -> Option<&Line> {
+        let checked = self.lines.iter().filter(|line| !line.fitted);
+        checked.max_by(|one, other| one.error.abs().total_cmp(&other.error.abs()))
+    }
 }
 
 fn is_disk(measurements: &Measurements) -> Result<bool, String> {

@@ -5,6 +5,7 @@
 
 mod axis;
 mod drawing;
+mod latency;
 mod page;
 
 use std::fs;
@@ -14,15 +15,23 @@ use crate::experiment::RunRecord;
 
 pub use page::page;
 
-/// How deep below a directory runs are looked for: `DIR/run.json` and `DIR/*/run.json`.
-pub fn runs(dir: &Path) -> Result<Vec<RunRecord>, String> {
-    let mut runs: Vec<RunRecord> = RunRecord::load(dir)?.into_iter().collect();
+/// The runs that are kept in a directory, `DIR/run.json` and `DIR/*/run.json`, and what is wrong with those that
+/// cannot be read.
+///
+/// # Errors
+/// When the directory itself cannot be read.
+pub fn runs(dir: &Path) -> Result<(Vec<RunRecord>, Vec<String>), String> {
     let entries =
         fs::read_dir(dir).map_err(|error| format!("cannot read {}: {error}", dir.display()))?;
     let mut dirs: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
     dirs.sort();
-    for below in dirs.iter().filter(|path| path.is_dir()) {
-        runs.extend(RunRecord::load(below)?);
+    dirs.retain(|path| path.is_dir());
+    let (mut runs, mut problems) = (Vec::new(), Vec::new());
+    for place in std::iter::once(dir.to_owned()).chain(dirs) {
+        match RunRecord::load(&place) {
+            Ok(run) => runs.extend(run),
+            Err(problem) => problems.push(problem),
+        }
     }
-    Ok(runs)
+    Ok((runs, problems))
 }

@@ -174,7 +174,7 @@ fn a_larger_part_of_a_disk_answers_later_and_the_page_shows_it() {
     let record = record.unwrap();
     let times: Vec<f64> = record.figures().map(|figure| figure.measured.unwrap()).collect();
     assert!(times[0] < times[1] && times[1] < 20.0, "{times:?}");
-    let runs = lab::report::runs(dir.path()).unwrap();
+    let (runs, _) = lab::report::runs(dir.path()).unwrap();
     let page = lab::report::page(&runs);
     for wanted in ["<svg", "the command", "working-set", "twin:wd5002abys,cache=off", "p99"] {
         assert!(page.contains(wanted), "{wanted}");

@@ -116,6 +116,7 @@ pub(crate) struct Disk {
     life: Life,
     /// Commands that have not entered the disk.
     waiting: VecDeque<Command>,
+    /// In the order in which they entered.
     inside: Vec<Command>,
     /// Requests under way, with the commands of each that have not ended.
     open: Vec<(u64, u64)>,
@@ -180,9 +181,11 @@ impl Disk {
         oldest.is_some_and(|oldest| oldest <= covered)
     }
 
+    /// The pool has room for the write, and none that came before waits for some: who waits longest is next.
     fn fits(&self, index: usize) -> bool {
         let Command { at, length, .. } = self.inside[index];
-        self.pool.has_room(at, length)
+        let waits = |command: &Command| command.stage == Stage::Crowded;
+        self.pool.has_room(at, length) && !self.inside[..index].iter().any(waits)
     }
 
     /// A command has come to the disk.
@@ -237,7 +240,7 @@ impl Disk {
     }
 
     fn ended(&mut self, index: usize) {
-        let tag = self.inside.swap_remove(index).tag;
+        let tag = self.inside.remove(index).tag;
         let place = self.open.iter().position(|(open, _)| *open == tag);
         let place = place.expect("each command belongs to a request");
         self.open[place].1 -= 1;

@@ -2,9 +2,9 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
+use super::measurer::Measurer;
 use super::{Bench, Memory, Moment, Outcome, Traffic};
 use crate::fio::{JobFile, Limits, Report};
 
@@ -36,18 +36,17 @@ pub struct FioBench {
     size_bytes: u64,
     /// The kernel caches nothing of it: device or file system take O_DIRECT.
     direct: bool,
+    measurer: Measurer,
 }
 
 impl FioBench {
-    /// fio on that target, which has so many bytes.
+    /// fio on that target, which has so many bytes. Signals that ask the process to end are listened for from now
+    /// on: they end fio first.
     ///
     /// # Errors
     /// When there is no fio.
     pub fn new(target: FioTarget, size_bytes: u64) -> Result<FioBench, String> {
-        let there = Command::new("fio").arg("--version").output().is_ok();
-        if !there {
-            return Err("fio is not installed; it is what measures real drives".to_owned());
-        }
+        let measurer = Measurer::new()?;
         let name = match &target {
             FioTarget::Path(path) => path.display().to_string(),
             FioTarget::Nbd(uri) => uri.clone(),
@@ -56,7 +55,7 @@ impl FioBench {
             FioTarget::Path(path) => takes_direct(path),
             FioTarget::Nbd(_) => false,
         };
-        Ok(FioBench { name, target, size_bytes, direct })
+        Ok(FioBench { name, target, size_bytes, direct, measurer })
     }
 
     /// The job file as fio gets it: with this target, and nothing else of its own.
@@ -171,12 +170,7 @@ impl Bench for FioBench {
         fs::write(&job, text)
             .map_err(|error| format!("cannot write {}: {error}", job.display()))?;
         let (began, before) = (Instant::now(), sent(&self.target));
-        let run = Command::new("fio")
-            .args(["--output-format=json", "--eta=never"])
-            .arg(&job)
-            .current_dir(dir.path())
-            .output()
-            .map_err(|error| format!("fio does not start: {error}"))?;
+        let run = self.measurer.run(&job)?;
         let printed = String::from_utf8_lossy(&run.stdout);
         let said = String::from_utf8_lossy(&run.stderr);
         let problem = || format!("fio failed on {}: {}", self.name, said.trim());
@@ -203,7 +197,7 @@ impl Bench for FioBench {
     }
 
     fn rest(&mut self, duration_ns: u64) -> Result<Vec<Moment>, String> {
-        std::thread::sleep(Duration::from_nanos(duration_ns));
+        self.measurer.rest(Duration::from_nanos(duration_ns))?;
         Ok(Vec::new())
     }
 

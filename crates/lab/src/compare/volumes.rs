@@ -10,7 +10,6 @@ use crate::reference::Row;
 /// The Fusion Drive is played at this part of its size, with parts and passes as much smaller, so that
 /// all of the comparison takes seconds.
 const FUSION: &str = "apple-fusion:imac-fusion-ssd,scale=1/32+imac-fusion-disk,scale=1/32";
-const FUSION_SCALE: f64 = 32.0;
 
 /// Experiments, what they are made on, and the rows that they answer.
 pub const EXPERIMENTS: &[(&str, &str, &[&str])] = &[
@@ -68,8 +67,7 @@ pub fn play(name: &str, place: &str, rows: &[&Row]) -> Vec<(String, f64)> {
     let of = |row: &&Row| {
         let mut figures = record.figures();
         let figure = figures.find(|figure| figure.id.as_deref() == Some(row.id.as_str()))?;
-        let scale = if place == FUSION && row.id == "at-fill-switch" { FUSION_SCALE } else { 1.0 };
-        Some((row.id.clone(), figure.measured? * scale))
+        Some((row.id.clone(), figure.measured?))
     };
     rows.iter().filter_map(of).collect()
 }

@@ -77,6 +77,9 @@ pub struct Chart {
     pub y: String,
     /// Steps of tens along.
     pub x_log: bool,
+    /// Percentiles along, by their nines.
+    #[serde(default)]
+    pub x_nines: bool,
     /// Steps of tens up.
     pub y_log: bool,
     /// The points.
@@ -95,6 +98,7 @@ impl Chart {
             x: x.to_owned(),
             y: y.to_owned(),
             x_log: false,
+            x_nines: false,
             y_log: false,
             series: Vec::new(),
             marks: Vec::new(),

@@ -6,7 +6,8 @@
 
 use super::measures::write_mb;
 use super::{
-    Bound, Chart, Experiment, Figure, Mark, Measure, RunRecord, Series, Stage, Step, StepRecord,
+    Bound, Chart, Experiment, Figure, FigureRecord, Mark, Measure, RunRecord, Series, Stage, Step,
+    StepRecord,
 };
 use crate::bench::{Moment, Outcome};
 
@@ -28,8 +29,17 @@ const PASS_S_MIN: u64 = 10;
 const FAST: usize = 0;
 const SLOW: usize = 1;
 
+/// The figure that grows with the drives, and the published one.
+const HAND_OVER: &str = "hand-over after";
+const HAND_OVER_ROW: &str = "at-fill-switch";
+
 /// See the head of the file.
 pub struct Fusion;
+
+/// Whether the volume is as large as the published one, or larger.
+fn is_full_size(size_bytes: u64) -> bool {
+    size_bytes as f64 > 0.9 * FULL_BYTES as f64
+}
 
 impl Experiment for Fusion {
     fn name(&self) -> &str {
@@ -103,7 +113,13 @@ impl Experiment for Fusion {
                     "MB/s",
                     slow_meanwhile_mb,
                 ),
-                figure("at-fill-switch", fill, "hand-over after", "GB", hand_over_gb),
+                figure(
+                    if is_full_size(size_bytes) { HAND_OVER_ROW } else { "" },
+                    fill,
+                    HAND_OVER,
+                    "GB",
+                    hand_over_gb,
+                ),
                 figure("at-fill-hdd-rate", fill, "rate on the slow drive", "MB/s", slow_fill_mb),
             ],
         );
@@ -188,6 +204,19 @@ impl Experiment for Fusion {
             charts.push(activity_chart(record, &steps));
         }
         charts
+    }
+
+    fn derived(&self, record: &RunRecord) -> Vec<FigureRecord> {
+        if is_full_size(record.size_bytes) || !record.on.starts_with("apple-fusion:") {
+            return Vec::new();
+        }
+        let times = FULL_BYTES as f64 / record.size_bytes as f64;
+        let own = record.figures().find(|figure| figure.column == HAND_OVER);
+        let full = own.and_then(|own| Some((own, own.measured? * times)));
+        let figure = full.map(|(own, gb)| {
+            FigureRecord::of(Some(HAND_OVER_ROW), &own.row, "as of the full size", "GB", Some(gb))
+        });
+        figure.into_iter().collect()
     }
 
     fn notes(&self, bench: &str) -> Vec<String> {

@@ -206,11 +206,20 @@ impl RunRecord {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(format!("cannot read {}: {error}", path.display())),
         };
-        let unknown = |error| format!("{} is no record of a run: {error}", path.display());
+        let unknown = |error| {
+            let file = path.display();
+            format!(
+                "{file} is no record of a run: {error}; take it away, or choose another directory"
+            )
+        };
         let record: RunRecord = serde_json::from_str(&text).map_err(unknown)?;
         if record.schema != SCHEMA {
             let found = record.schema;
-            return Err(format!("{} has version {found}, and {SCHEMA} is known", path.display()));
+            let file = path.display();
+            return Err(format!(
+                "{file} has version {found}, and {SCHEMA} is known: another version of bimetal wrote it; \
+                 choose another directory"
+            ));
         }
         Ok(Some(record))
     }

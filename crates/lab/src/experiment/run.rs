@@ -2,17 +2,22 @@
 
 use std::path::Path;
 
+use io::units::human_bytes;
 use serde::{Deserialize, Serialize};
+use twin::mix;
 
 use super::record::{RunRecord, StepRecord};
 use super::{Experiment, Step};
 use crate::bench::Bench;
 use crate::fio::{JobFile, Limits};
 
+/// With this seed jobs draw what their own `randseed` says.
+const PLAIN_SEED: u64 = 1;
+
 /// What a run is made with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunOptions {
-    /// Decides everything that is drawn in a simulation.
+    /// Decides everything that is drawn in a simulation, the places of requests among it.
     pub seed: u64,
     /// The longest a step may take on the bench's clock (s), if not as long as its source says.
     pub step_seconds: Option<u64>,
@@ -134,8 +139,14 @@ fn carry_out(
     let name = step.name.clone();
     experiment.before(bench, &mut step);
     let within = |problem: String| format!("step {name}: {problem}");
-    let file =
+    let mut file =
         JobFile::parse(&step.name, &step.job).map_err(|refusal| within(refusal.to_string()))?;
+    if options.seed != PLAIN_SEED {
+        for job in &mut file.jobs {
+            job.seed = mix(job.seed ^ mix(options.seed));
+        }
+    }
+    refuse_beyond(experiment, bench, &file).map_err(within)?;
     let seconds = match (step.bound.seconds, options.step_seconds) {
         (Some(own), Some(asked)) => Some(own.min(asked)),
         (own, asked) => own.or(asked),
@@ -146,6 +157,31 @@ fn carry_out(
     };
     let outcome = bench.play(&file, &step.job, limits, step.memory).map_err(within)?;
     Ok(StepRecord::of(&step, outcome, rested))
+}
+
+/// Refuses jobs that lie behind the end of the place, and workloads of one's own that ask for more than there is:
+/// fio refuses them, too. (Published experiments make do with a smaller drive, where that says something.)
+fn refuse_beyond(
+    experiment: &dyn Experiment,
+    bench: &dyn Bench,
+    file: &JobFile,
+) -> Result<(), String> {
+    let there = bench.size_bytes();
+    let has = || format!("{} has {}", bench.name(), human_bytes(there));
+    let own = experiment.source().is_empty();
+    for job in &file.jobs {
+        for copy in 0..job.copies {
+            let (start, length) = job.region(there, copy);
+            if length == 0 {
+                return Err(format!("job '{}' begins behind the end: {}", job.name, has()));
+            }
+            let asked = job.size.map_or(length, |size| size.of(there));
+            if own && asked > there.saturating_sub(start) {
+                return Err(format!("job '{}' asks for more than there is: {}", job.name, has()));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The steps of an earlier run, if it was the same run.

@@ -1,10 +1,13 @@
 //! n0derunner's working set: one request at a time, over more and more of a disk.
 
 use super::measures::read_ms;
-use super::{Bound, Chart, Experiment, Figure, RunRecord, STEP_S, Series, Stage, Step};
+use super::{Bound, Chart, Experiment, Figure, RunRecord, STEP_S, Series, Stage, Step, short};
 
 /// Spans in GB, and their names in the published rows.
 const SPANS: [(u64, &str); 3] = [(1, "1g"), (100, "100g"), (1000, "1000g")];
+
+/// The step over all of a drive that is not as large as one of the spans.
+const WHOLE: &str = "random-whole";
 
 /// See the head of the file.
 pub struct WorkingSet;
@@ -29,19 +32,26 @@ impl Experiment for WorkingSet {
     fn steps(&self, bench: &str, size_bytes: u64) -> Vec<Step> {
         let drive = published_as(bench);
         let mut steps = Vec::new();
+        let mut largest = 0;
+        let whole_row = format!("random, all {} GB", short(size_bytes as f64 / 1e9));
         for (gigabytes, name) in SPANS {
             // The largest is the whole drive, as it was in the source for the disk of 900 GB.
-            let span = (gigabytes * 1_000_000_000).min(size_bytes) / 8192 * 8192;
-            if gigabytes > 1 && size_bytes < gigabytes * 1_000_000_000 * 8 / 10 {
+            let asked = gigabytes * 1_000_000_000;
+            let span = asked.min(size_bytes) / 8192 * 8192;
+            if gigabytes > 1 && size_bytes < asked * 8 / 10 {
                 continue;
             }
             let id = drive.map(|drive| format!("nr-{drive}-{name}"));
-            steps.push(step(
-                &format!("random-{name}"),
-                &format!("size={span}\n"),
-                id,
-                format!("random, {gigabytes} GB"),
-            ));
+            let row = if span < asked / 8192 * 8192 {
+                whole_row.clone()
+            } else {
+                format!("random, {gigabytes} GB")
+            };
+            steps.push(step(&format!("random-{name}"), &format!("size={span}\n"), id, row));
+            largest = span;
+        }
+        if largest < size_bytes / 10 * 9 {
+            steps.push(step(WHOLE, "", None, whole_row));
         }
         // The source gives no theta: fio's own default.
         let id = drive.filter(|drive| *drive == "sata").map(|_| "nr-sata-zipf".to_owned());
@@ -56,15 +66,18 @@ impl Experiment for WorkingSet {
 
     fn charts(&self, record: &RunRecord) -> Vec<Chart> {
         let points = |published: bool| {
-            let spans = SPANS.iter().filter_map(|(gigabytes, name)| {
-                let figure = record.step(&format!("random-{name}"))?.figures.first()?;
-                let value = match published {
-                    true => figure.published?.value(),
-                    false => figure.measured?,
-                };
-                let whole = record.size_bytes as f64 / 1e9;
-                Some(((*gigabytes as f64).min(whole), value))
-            });
+            let whole = record.size_bytes as f64 / 1e9;
+            let named = SPANS.map(|(gigabytes, name)| (gigabytes as f64, format!("random-{name}")));
+            let spans = named.into_iter().chain([(whole, WHOLE.to_owned())]).filter_map(
+                |(gigabytes, name)| {
+                    let figure = record.step(&name)?.figures.first()?;
+                    let value = match published {
+                        true => figure.published?.value(),
+                        false => figure.measured?,
+                    };
+                    Some((gigabytes.min(whole), value))
+                },
+            );
             spans.collect::<Vec<_>>()
         };
         let mut chart = Chart::new(

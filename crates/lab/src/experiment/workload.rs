@@ -56,7 +56,7 @@ impl Experiment for Workload {
 
     fn charts(&self, record: &RunRecord) -> Vec<Chart> {
         let mut chart = Chart::new("latency", "Response times", "of a hundred requests", "ms");
-        chart.y_log = true;
+        (chart.x_nines, chart.y_log) = (true, true);
         for job in record.steps.iter().flat_map(|step| &step.outcome.report.jobs) {
             for direction in Direction::ALL {
                 if let Some(list) = &job.direction(direction).clat_ns.percentile {

@@ -4,10 +4,15 @@ use crate::probe::{Bounds, plan, probe};
 
 /// A twin is probed like any drive, in virtual time, and fitted.
 fn again(choice: &str, writes: bool) -> (Profile, Fit) {
+    probed(choice, writes, 5)
+}
+
+/// The same, measured for so many seconds each.
+fn probed(choice: &str, writes: bool, seconds: u64) -> (Profile, Fit) {
     let original = Profile::named(choice).unwrap();
     let identity = Identity::of_twin(choice, &original);
     assert_eq!(identity.rpm, None, "what it turns at has to be found");
-    let bounds = Bounds { seconds: 5, bytes: 1 << 30, writes };
+    let bounds = Bounds { seconds, bytes: 1 << 30, writes };
     let measures = plan(identity.size_bytes, bounds).unwrap();
     let mut bench = TwinBench::new(choice, 7).unwrap();
     let found = probe(&mut bench, identity, &measures, &|_, _| ()).unwrap();
@@ -15,6 +20,17 @@ fn again(choice: &str, writes: bool) -> (Profile, Fit) {
     let found = Measurements::parse("kept", &found.to_json()).unwrap();
     let fit = fit(&found, "again", original.setting().condition).unwrap();
     (original, fit)
+}
+
+#[test]
+fn short_measurements_do_not_give_a_disk_without_a_cache_a_queue() {
+    for seconds in [1, 3, 6] {
+        let (_, fit) = probed("wd5002abys,cache=off", true, seconds);
+        let depth = fit.profile.part().numbers["queue_depth"].value;
+        assert_eq!(depth, 1.0, "measured for {seconds} s");
+        let worst = fit.worst().unwrap();
+        assert!(worst.error.abs() < 0.1, "measured for {seconds} s: {worst:?}");
+    }
 }
 
 /// What neither was fitted to: requests of other sizes, over other parts, by other numbers of clients.

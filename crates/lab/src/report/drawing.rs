@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::axis::{Axis, label};
+use super::axis::{Axis, Scale, label};
 use crate::experiment::{Chart, Series, Shape};
 
 const WIDTH: f64 = 720.0;
@@ -73,8 +73,9 @@ pub(super) fn figure(chart: &Chart) -> Markup {
 fn line_chart(chart: &Chart, colours: &[usize]) -> Markup {
     let points = || chart.series.iter().flat_map(|series| &series.points);
     let (bottom, right) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
-    let x = Axis::new(points().map(|point| point.0), chart.x_log, false, (LEFT, right));
-    let y = Axis::new(points().map(|point| point.1), chart.y_log, true, (bottom, TOP));
+    let along = if chart.x_nines { Scale::Nines } else { Scale::log(chart.x_log) };
+    let x = Axis::new(points().map(|point| point.0), along, false, (LEFT, right));
+    let y = Axis::new(points().map(|point| point.1), Scale::log(chart.y_log), true, (bottom, TOP));
     html! {
         svg viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } role="img" aria-label=(chart.title) {
             @for (value, text) in y.ticks() {
@@ -85,7 +86,9 @@ fn line_chart(chart: &Chart, colours: &[usize]) -> Markup {
             @for (value, text) in x.ticks() {
                 @let at = round(x.place(value));
                 line.tickmark x1=(at) x2=(at) y1=(bottom) y2=(bottom + 5.0) {}
-                text.tick x=(at) y=(bottom + 19.0) text-anchor="middle" { (text) }
+                // The last would hang over the edge.
+                @let (anchor, at) = if at > right - 16.0 { ("end", WIDTH) } else { ("middle", at) };
+                text.tick x=(at) y=(bottom + 19.0) text-anchor=(anchor) { (text) }
             }
             line.axis x1=(LEFT) x2=(right) y1=(bottom) y2=(bottom) {}
             @for (number, mark) in chart.marks.iter().enumerate() {
@@ -127,7 +130,7 @@ fn curve(series: &Series, colour: usize, x: &Axis, y: &Axis) -> Markup {
             @if series.shape == Shape::Line { path.curve d=(path) {} }
             @if dots {
                 @for ((cx, cy), point) in places.iter().zip(&series.points) {
-                    circle.dot cx=(cx) cy=(cy) r=(if series.published { 5.5 } else { 4.0 }) {
+                    circle.dot cx=(cx) cy=(cy) r=(if series.published || series.shape == Shape::Dots { 5.5 } else { 4.0 }) {
                         title { (series.name) ": " (label(point.0)) ", " (label(point.1)) }
                     }
                 }
@@ -160,7 +163,7 @@ fn bar_chart(chart: &Chart, colours: &[usize]) -> Markup {
     let height = GROUP_GAP + heights.iter().sum::<f64>() + BOTTOM;
     let (bottom, right) = (height - BOTTOM, WIDTH - VALUE);
     let values = chart.series.iter().flat_map(|series| series.points.iter().map(|point| point.1));
-    let x = Axis::new(values, chart.y_log, true, (BAR_LEFT, right));
+    let x = Axis::new(values, Scale::log(chart.y_log), true, (BAR_LEFT, right));
     let tops = heights.iter().scan(GROUP_GAP, |top, height| {
         let this = *top;
         *top += height;
@@ -189,7 +192,9 @@ fn bar_chart(chart: &Chart, colours: &[usize]) -> Markup {
                 }
             }
             line.axis x1=(BAR_LEFT) x2=(BAR_LEFT) y1=(GROUP_GAP) y2=(bottom) {}
-            text.axisname x=((BAR_LEFT + right) / 2.0) y=(height - 8.0) text-anchor="middle" { (chart.y) }
+            text.axisname x=((BAR_LEFT + right) / 2.0) y=(height - 8.0) text-anchor="middle" {
+                (chart.y) @if chart.y_log { " (steps of tens)" }
+            }
         }
     }
 }

@@ -3,13 +3,14 @@
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::drawing::figure;
+use super::latency::latency_chart;
+use crate::compare::{Role, Standing, standing};
 use crate::experiment::{Chart, FigureRecord, Matrix, RunRecord, short};
 use crate::fio::Direction;
 
 const STYLE: &str = include_str!("page.css");
-/// Errors up to here are good, and up to there fair (hundredths).
-const GOOD_PERCENT: f64 = 10.0;
-const FAIR_PERCENT: f64 = 25.0;
+/// An error up to so many times the tolerance of its row is fair.
+const FAIR_TIMES: f64 = 2.5;
 
 /// The page of these runs.
 pub fn page(runs: &[RunRecord]) -> String {
@@ -47,7 +48,8 @@ pub fn page(runs: &[RunRecord]) -> String {
                     p {
                         "Made by bimetal " (env!("CARGO_PKG_VERSION")) ". Published values are those of the sources \
                          named at each experiment; an outlined bar, an open dot and small print are published, the \
-                         rest is measured. Every figure can be had again by the command above its table."
+                         rest is measured. Errors are green within the tolerance of their row, amber within two and a \
+                         half times that; what a twin was fitted to says so. Every figure can be had again by the command above its table."
                     }
                 }
             }
@@ -57,23 +59,32 @@ pub fn page(runs: &[RunRecord]) -> String {
 }
 
 fn summary(runs: &[RunRecord]) -> String {
-    let compared: Vec<f64> = runs
-        .iter()
-        .flat_map(RunRecord::figures)
-        .filter_map(|figure| figure.error_percent)
-        .collect();
-    let near = compared.iter().filter(|error| error.abs() <= GOOD_PERCENT).count();
     let real = runs.iter().filter(|run| !run.virtual_time).count();
     let mut text = format!(
         "{}, {} of them on real drives.",
         counted(runs.len(), "run"),
         if real == 0 { "none".to_owned() } else { real.to_string() }
     );
-    if !compared.is_empty() {
-        text += &format!(
-            " Of {} with a published value beside them, {near} lie within {GOOD_PERCENT:.0} % of it.",
-            counted(compared.len(), "figure")
-        );
+    let simulated = runs.iter().filter(|run| run.virtual_time).flat_map(RunRecord::figures);
+    let compared: Vec<(&FigureRecord, &Standing)> = simulated
+        .filter(|figure| figure.error_percent.is_some())
+        .filter_map(|figure| Some((figure, standing(figure.id.as_deref()?)?)))
+        .collect();
+    if compared.is_empty() {
+        return text;
+    }
+    let of = |role: Role| compared.iter().filter(move |(_, standing)| standing.role == role);
+    let predicted = of(Role::Predicted).count();
+    let within = of(Role::Predicted).filter(|(figure, _)| quality(figure) == "good").count();
+    text += &format!(
+        " {} of twins have a published value beside them: {} were fitted to it; of {predicted} that were not, \
+         {within} lie within their tolerance.",
+        counted(compared.len(), "figure"),
+        of(Role::Calibrated).count(),
+    );
+    match of(Role::Unexplained).count() {
+        0 => {}
+        count => text += &format!(" {count} are not explained by the twins, and say why."),
     }
     text
 }
@@ -141,13 +152,18 @@ fn one_run(run: &RunRecord) -> Markup {
         @if !figures.is_empty() {
             div.card.scroll {
                 @match Matrix::of(&figures) {
-                    Some(matrix) => (matrix_table(&matrix)),
-                    None => (list_table(&figures)),
+                    Some(matrix) => (matrix_table(&matrix, run)),
+                    None => (list_table(&figures, run)),
                 }
             }
         }
-        @if !run.notes.is_empty() {
-            ul.notes { @for note in &run.notes { li { (note) } } }
+        @if let Some(chart) = latency_chart(run) { div.charts.below { (figure(&chart)) } }
+        @let reasons = reasons(&figures, run);
+        @if !run.notes.is_empty() || !reasons.is_empty() {
+            ul.notes {
+                @for note in &run.notes { li { (note) } }
+                @for reason in reasons { li { "Unexplained: " (reason) "." } }
+            }
         }
         details open[figures.is_empty()] {
             summary { "Response times of each step" }
@@ -163,16 +179,59 @@ fn one_run(run: &RunRecord) -> Markup {
     }
 }
 
+/// How near it comes, by the tolerance of its row.
 fn quality(figure: &FigureRecord) -> &'static str {
-    match figure.error_percent.map(f64::abs) {
-        None => "",
-        Some(error) if error <= GOOD_PERCENT => "good",
-        Some(error) if error <= FAIR_PERCENT => "fair",
-        Some(_) => "poor",
+    let row = figure.id.as_deref().and_then(standing);
+    match (figure.error_percent, row) {
+        (Some(error), Some(row)) if error.abs() <= row.tolerance * 100.0 => "good",
+        (Some(error), Some(row)) if error.abs() <= row.tolerance * 100.0 * FAIR_TIMES => "fair",
+        (Some(_), Some(_)) => "poor",
+        _ => "",
     }
 }
 
-fn matrix_table(matrix: &Matrix<'_>) -> Markup {
+/// What the figure says about the twin, where it is one's.
+fn role(figure: &FigureRecord, run: &RunRecord) -> Markup {
+    let row = figure.id.as_deref().and_then(standing).filter(|_| run.virtual_time);
+    html! {
+        @match row.filter(|_| figure.measured.is_some()) {
+            Some(Standing { role: Role::Calibrated, .. }) => {
+                " " span.role title="the twin was fitted to this row" { "fitted" }
+            }
+            Some(Standing { role: Role::Unexplained, reason, .. }) => {
+                " " span.role title=[reason.as_deref()] { "unexplained" }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Why rows are not explained, each reason once.
+fn reasons(figures: &[&FigureRecord], run: &RunRecord) -> Vec<&'static str> {
+    let mut reasons = Vec::new();
+    for figure in figures.iter().filter(|figure| run.virtual_time && figure.measured.is_some()) {
+        let row =
+            figure.id.as_deref().and_then(standing).filter(|row| row.role == Role::Unexplained);
+        if let Some(reason) = row.and_then(|row| row.reason.as_deref())
+            && !reasons.contains(&reason)
+        {
+            reasons.push(reason);
+        }
+    }
+    reasons
+}
+
+/// An error with its sign; nothing is not minus nothing.
+fn signed(percent: f64, decimals: usize) -> String {
+    let text = format!("{percent:+.decimals$} %");
+    if text.trim_start_matches(['+', '-', '0', '.']) == " %" {
+        format!("{:.decimals$} %", 0.0)
+    } else {
+        text
+    }
+}
+
+fn matrix_table(matrix: &Matrix<'_>, run: &RunRecord) -> Markup {
     html! {
         table {
             thead { tr { th {} @for column in &matrix.columns { th { (column) } } } }
@@ -181,7 +240,7 @@ fn matrix_table(matrix: &Matrix<'_>) -> Markup {
                     tr {
                         th scope="row" { (row) }
                         @for cell in cells {
-                            td { @if let Some(figure) = cell { (cell_content(figure)) } }
+                            td { @if let Some(figure) = cell { (cell_content(figure, run)) } }
                         }
                     }
                 }
@@ -190,35 +249,44 @@ fn matrix_table(matrix: &Matrix<'_>) -> Markup {
     }
 }
 
-fn cell_content(figure: &FigureRecord) -> Markup {
+fn cell_content(figure: &FigureRecord, run: &RunRecord) -> Markup {
     html! {
         (figure.measured_text())
         @if figure.published.is_some() {
             span.was {
                 (figure.published_text())
                 @if let Some(error) = figure.error_percent {
-                    " " span class=(quality(figure)) { (format!("{error:+.0} %")) }
+                    " " span class=(quality(figure)) { (signed(error, 0)) }
                 }
+                (role(figure, run))
             }
         }
     }
 }
 
 /// Figures that make no table of their own: one below the other, those of one row under its name.
-fn list_table(figures: &[&FigureRecord]) -> Markup {
+fn list_table(figures: &[&FigureRecord], run: &RunRecord) -> Markup {
+    let published = figures.iter().any(|figure| figure.published.is_some());
     html! {
         table {
-            thead { tr { th {} th { "measured" } th { "published" } th { "error" } } }
+            thead {
+                tr { th {} th { "measured" } @if published { th { "published" } th { "error" } } }
+            }
             tbody {
                 @for group in figures.chunk_by(|one, other| one.row == other.row) {
-                    tr.group { th colspan="4" scope="rowgroup" { (group[0].row) } }
+                    tr.group { th colspan=(if published { "4" } else { "2" }) scope="rowgroup" { (group[0].row) } }
                     @for figure in group {
                         tr {
                             td.name { (figure.column) }
                             td { (figure.measured_text()) " " span.unit { (figure.unit) } }
-                            td { (figure.published_text()) }
-                            td class=(quality(figure)) {
-                                @if let Some(error) = figure.error_percent { (format!("{error:+.1} %")) }
+                            @if published {
+                                td { (figure.published_text()) }
+                                td {
+                                    @if let Some(error) = figure.error_percent {
+                                        span class=(quality(figure)) { (signed(error, 1)) }
+                                    }
+                                    (role(figure, run))
+                                }
                             }
                         }
                     }

@@ -131,6 +131,32 @@ fn who_must_read_on_takes_that_much_longer_for_large_random_reads_and_no_longer_
 }
 
 #[test]
+fn who_waits_for_room_in_the_pool_gets_it_in_turn() {
+    let mut profile = with(&[("queue_depth", 32.0)]);
+    profile = profile.with_setting(crate::Setting { write_cache: true, ..profile.setting() });
+    let mut disk = profile.model(Random::new(1));
+    let mut random = Random::new(2);
+    let mut under_way = std::collections::BTreeMap::new();
+    let mut finished = Vec::new();
+    let (mut now_ns, mut tag, mut longest_ns) = (0, 0, 0);
+    while tag < 3000 {
+        while under_way.len() < 16 {
+            let at = random.below(profile.size_bytes() / 4096) * 4096;
+            under_way.insert(tag, now_ns);
+            disk.submit(now_ns, tag, &crate::Request { kind: Kind::Write, at, length: 4096 });
+            tag += 1;
+        }
+        now_ns = disk.next_ns().unwrap();
+        disk.advance(now_ns, &mut finished);
+        for done in finished.drain(..) {
+            longest_ns = longest_ns.max(now_ns - under_way.remove(&done.tag).unwrap());
+        }
+    }
+    // Sixteen take turns, and each place of the pool takes 6 ms to come free.
+    assert!(longest_ns < GB, "{longest_ns}");
+}
+
+#[test]
 fn the_same_loads_give_the_same_times() {
     let mixed = Load { clients: 4, ..load(Kind::Write, Pattern::Random, 4096) };
     assert_eq!(rate(&profile(), true, &mixed), rate(&profile(), true, &mixed));

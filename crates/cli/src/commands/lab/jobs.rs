@@ -1,21 +1,30 @@
 //! `bimetal lab fio` and `bimetal lab list`: what the experiments are, and their job files.
 
+use std::path::PathBuf;
+
 use clap::Args;
-use io::units::parse_bytes;
+use io::units::{human_bytes, parse_bytes};
 use lab::experiment::{self, Stage};
 use serde::Serialize;
 
 use super::run::chosen;
-use crate::failure::{Exit, Failure, Outcome};
+use crate::failure::{Exit, Failure, OnPath, Outcome};
 use crate::settings::Settings;
 use crate::table::{Align, Table};
 
-/// Print the fio job files of an experiment
+/// Smaller drives have no room for the parts of a drive that steps are about.
+const SIZE_MIN_BYTES: u64 = 16 << 20;
+
+/// Print the fio job files of an experiment, or write them
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   bimetal lab fio working-set
+  bimetal lab fio thomas-krenn --size 500G --out jobs
   bimetal lab fio thomas-krenn --size 500G --step t03-rd-j1 > random-read.fio
-  fio --filename=/dev/sdb --direct=1 random-read.fio")]
+  fio --filename=/dev/sdb --direct=1 random-read.fio
+
+What is printed is one job file whose steps follow one another; fio knows no rest between jobs, so where
+the experiment has one, a comment says so. With --out each step is a file of its own.")]
 pub struct FioArguments {
     /// The experiment
     name: String,
@@ -25,11 +34,16 @@ pub struct FioArguments {
     /// One step only
     #[arg(long, value_name = "STEP")]
     step: Option<String>,
+    /// Write a file for each step into this directory, which is made when missing
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
 }
 
 #[derive(Debug, Serialize)]
 struct JobFiles {
     experiment: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    out: Option<PathBuf>,
     steps: Vec<JobText>,
 }
 
@@ -43,6 +57,10 @@ struct JobText {
 /// Runs `lab fio`.
 pub fn run(arguments: &FioArguments, settings: &Settings) -> Outcome {
     let experiment = chosen(&arguments.name)?;
+    if arguments.size < SIZE_MIN_BYTES {
+        let least = human_bytes(SIZE_MIN_BYTES);
+        return Err(Failure::usage(format!("--size must be at least {least}")));
+    }
     let wanted = |name: &str| arguments.step.as_deref().is_none_or(|step| step == name);
     let steps = experiment.steps("", arguments.size).into_iter().filter(|step| wanted(&step.name));
     let steps: Vec<JobText> = steps
@@ -52,19 +70,48 @@ pub fn run(arguments: &FioArguments, settings: &Settings) -> Outcome {
         let step = arguments.step.as_deref().unwrap_or_default();
         return Err(Failure::usage(format!("{} has no step '{step}'", arguments.name)));
     }
-    let files = JobFiles { experiment: arguments.name.clone(), steps };
-    settings.output.show("lab fio", &files, |files| {
-        let mut text = String::new();
-        for step in &files.steps {
-            if step.rest_seconds > 0 {
-                text += &format!("; rest {} s before\n", step.rest_seconds);
-            }
-            text += &step.job;
-            text.push('\n');
+    if let Some(dir) = &arguments.out {
+        std::fs::create_dir_all(dir).on_path("make", dir)?;
+        for (number, step) in (1..).zip(&steps) {
+            let path = dir.join(format!("{number:02}-{}.fio", step.name));
+            std::fs::write(&path, with_rest(step, &step.job)).on_path("write", &path)?;
         }
-        text
+    }
+    let out = arguments.out.clone();
+    let files = JobFiles { experiment: arguments.name.clone(), out, steps };
+    settings.output.show("lab fio", &files, |files| match &files.out {
+        Some(dir) => format!("{} job files in {}\n", files.steps.len(), dir.display()),
+        None => {
+            let steps = (0..).zip(&files.steps).map(|(number, step)| match number {
+                0 => with_rest(step, &step.job),
+                _ => with_rest(step, &behind(&step.job)),
+            });
+            steps.collect::<Vec<_>>().join("\n")
+        }
     })?;
     Ok(Exit::Done)
+}
+
+fn with_rest(step: &JobText, job: &str) -> String {
+    match step.rest_seconds {
+        0 => job.to_owned(),
+        seconds => format!("; the drive rests {seconds} s before\n{job}"),
+    }
+}
+
+/// The jobs wait for the end of those before.
+fn behind(job: &str) -> String {
+    let mut text = String::new();
+    let mut waits = false;
+    for line in job.lines() {
+        text += line;
+        text.push('\n');
+        if !waits && line.starts_with('[') && line != "[global]" {
+            text += "stonewall\n";
+            waits = true;
+        }
+    }
+    text
 }
 
 /// List the experiments

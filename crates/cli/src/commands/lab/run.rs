@@ -99,8 +99,11 @@ pub fn chosen(what: &str) -> Result<Box<dyn Experiment>, Failure> {
     if !path.exists() {
         let names: Vec<String> =
             experiment::all().iter().map(|one| one.name().to_owned()).collect();
-        return Err(Failure::usage(format!("'{what}' is neither an experiment nor a job file"))
-            .hint(format!("experiments: {}", names.join(", "))));
+        let problem = match what.contains(['/', '.']) {
+            true => format!("there is no file '{what}'"),
+            false => format!("'{what}' is neither an experiment nor a job file"),
+        };
+        return Err(Failure::usage(problem).hint(format!("experiments: {}", names.join(", "))));
     }
     let text = std::fs::read_to_string(path).on_path("read", path)?;
     let workload = Workload::new(what, &text).map_err(|refusal| {

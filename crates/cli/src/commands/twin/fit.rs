@@ -100,8 +100,13 @@ pub fn text(file: &Path, made: &Fit) -> String {
     }
     let name = made.profile.name();
     let mut text = format!("twin {name} in {}\n\n{}", file.display(), table.render());
-    if let Some(error) = made.check_error() {
-        text += &format!("median error of what was predicted: {:.1} %\n", error * 100.0);
+    if let (Some(error), Some(worst)) = (made.check_error(), made.worst()) {
+        text += &format!(
+            "median error of what was predicted: {:.1} %; the worst: {} with {:+.1} %\n",
+            error * 100.0,
+            worst.id,
+            worst.error * 100.0
+        );
     }
     // A name without a slash would be looked for among those built in.
     let slash = if file.components().count() == 1 { "./" } else { "" };

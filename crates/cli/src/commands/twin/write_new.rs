@@ -20,7 +20,12 @@ pub fn write(path: &Path, text: &str) -> Result<(), Failure> {
     refuse_existing(path)?;
     let mut file =
         OpenOptions::new().write(true).create_new(true).open(path).on_path("make", path)?;
-    file.write_all(text.as_bytes()).on_path("write", path)
+    let written = file.write_all(text.as_bytes());
+    if written.is_err() {
+        // Half of it would be in the way of the next try.
+        let _ = std::fs::remove_file(path);
+    }
+    written.on_path("write", path)
 }
 
 /// A twin's name from that of its file.
