@@ -210,7 +210,8 @@ impl Experiment for Fusion {
         if is_full_size(record.size_bytes) || !record.on.starts_with("apple-fusion:") {
             return Vec::new();
         }
-        let times = FULL_BYTES as f64 / record.size_bytes as f64;
+        // What the engine keeps for itself does not shrink as the drives do.
+        let times = (FULL_BYTES as f64 / record.size_bytes as f64).round();
         let own = record.figures().find(|figure| figure.column == HAND_OVER);
         let full = own.and_then(|own| Some((own, own.measured? * times)));
         let figure = full.map(|(own, gb)| {
