@@ -6,6 +6,7 @@ mod check;
 mod demo;
 mod fuzz;
 mod manifest;
+mod scale;
 mod shell;
 mod tidy;
 
@@ -33,6 +34,8 @@ enum Verb {
     Demo(demo::DemoArguments),
     /// Measure the NBD door beside nbdkit and qemu-nbd
     Bench(bench::BenchArguments),
+    /// Measure what a volume costs as it grows to 64 TiB
+    Scale(scale::ScaleArguments),
     /// Fuzz the decoders of bytes that somebody else wrote (needs a nightly compiler)
     Fuzz(fuzz::FuzzArguments),
 }
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
         Verb::Canaries(arguments) => canaries::run(&arguments),
         Verb::Demo(arguments) => demo::run(&arguments),
         Verb::Bench(arguments) => bench::run(&arguments),
+        Verb::Scale(arguments) => scale::run(&arguments),
         Verb::Fuzz(arguments) => fuzz::run(&arguments),
     };
     match outcome {
