@@ -11,7 +11,7 @@
 
 mod backing;
 mod interruption;
-mod load;
+pub mod load;
 mod machine;
 mod server;
 mod steps;

@@ -17,7 +17,8 @@ use clap::Args;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::shell::{self, Outcome};
+use crate::bench::load;
+use crate::shell::Outcome;
 
 const TIB: u64 = 1 << 40;
 const GIB: u64 = 1 << 30;
@@ -53,7 +54,8 @@ pub fn run(arguments: &ScaleArguments) -> Outcome {
 }
 
 fn measure_all(arguments: &ScaleArguments) -> Result<()> {
-    let program = build()?;
+    load::build(&["--package", "bimetal"])?;
+    let program = load::release().join("bimetal");
     let mut rows = Vec::new();
     for tib in &arguments.sizes {
         eprintln!("{tib} TiB");
@@ -65,19 +67,6 @@ fn measure_all(arguments: &ScaleArguments) -> Result<()> {
         fs::write(path, text).with_context(|| format!("writing {}", path.display()))?;
     }
     Ok(())
-}
-
-fn build() -> Result<PathBuf> {
-    let status = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--release", "--locked", "--package", "bimetal"])
-        .current_dir(shell::root())
-        .status()
-        .context("running cargo")?;
-    if !status.success() {
-        bail!("cargo build: {status}");
-    }
-    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
-    Ok(shell::root().join(target).join("release/bimetal"))
 }
 
 fn measure(program: &Path, directory: &Path, tib: u64) -> Result<Value> {
@@ -182,19 +171,7 @@ struct Serving {
 
 impl Serving {
     fn fio(&self, more: &[&str]) -> Result<Value> {
-        let output = Command::new("fio")
-            .args(["--name=scale", "--ioengine=nbd", "--thread", "--output-format=json"])
-            .arg(format!("--uri=nbd+unix:///?socket={}", self.socket.display()))
-            .args(more)
-            .output()
-            .context("running fio")?;
-        let text = String::from_utf8_lossy(&output.stdout);
-        let report: Value = serde_json::from_str(text.find('{').map_or("", |at| &text[at..]))
-            .with_context(|| format!("fio said: {}", String::from_utf8_lossy(&output.stderr)))?;
-        match report["jobs"][0]["error"].as_i64() {
-            Some(0) => Ok(report),
-            error => bail!("fio ended with error {error:?}"),
-        }
+        load::fio_on(&self.socket, more)
     }
 
     fn resident_mib(&self) -> Result<f64> {

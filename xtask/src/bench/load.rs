@@ -1,5 +1,6 @@
 //! The clients: fio, the lean one of this repository, and the engine called in process.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -29,8 +30,7 @@ impl Clients {
     pub fn build(seconds: f64) -> Result<Clients> {
         build(&["--package", "bimetal", "--bin", "bimetal", "--example", "in_process"])?;
         build(&["--package", "bimetal-export", "--example", "nbd_load"])?;
-        let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
-        Ok(Clients { release: shell::root().join(target).join("release"), seconds })
+        Ok(Clients { release: release(), seconds })
     }
 
     /// The program that is measured.
@@ -118,7 +118,8 @@ impl Clients {
     }
 }
 
-fn build(what: &[&str]) -> Result<()> {
+/// Builds it in release.
+pub fn build(what: &[&str]) -> Result<()> {
     let status = Command::new(env!("CARGO"))
         .args(["build", "--quiet", "--release", "--locked"])
         .args(what)
@@ -131,11 +132,22 @@ fn build(what: &[&str]) -> Result<()> {
     Ok(())
 }
 
+/// Where what is built in release goes.
+pub fn release() -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+    shell::root().join(target).join("release")
+}
+
 fn fio(server: &Server, more: &[String]) -> Result<Value> {
+    let size = format!("--size={SPAN_BYTES}");
+    fio_on(&server.socket, std::iter::once(&size).chain(more))
+}
+
+/// What fio reports of requests through the NBD socket.
+pub fn fio_on(socket: &Path, more: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<Value> {
     let mut command = Command::new("fio");
     command.args(["--name=bench", "--ioengine=nbd", "--thread", "--output-format=json"]);
-    command.arg(format!("--uri=nbd+unix:///?socket={}", server.socket.display()));
-    command.arg(format!("--size={SPAN_BYTES}")).args(more);
+    command.arg(format!("--uri=nbd+unix:///?socket={}", socket.display())).args(more);
     let text = output(&mut command)?;
     // Notes may stand before the report.
     let report = text.find('{').map_or("", |start| &text[start..]);

@@ -19,7 +19,7 @@ const POLL: Duration = Duration::from_millis(50);
 const END_MAX: Duration = Duration::from_secs(10);
 
 /// Somebody asked us to end.
-pub(super) const INTERRUPTED: &str = "interrupted; finished steps are kept where --out says, and the same command goes on behind them";
+const INTERRUPTED: &str = "interrupted; finished steps are kept where --out says, and the same command goes on behind them";
 
 /// See the head of the file.
 pub(super) struct Measurer {
