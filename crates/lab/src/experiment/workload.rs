@@ -1,7 +1,7 @@
 //! A workload of one's own: a fio job file, played as it is.
 
-use super::{Bound, Chart, Experiment, RunRecord, Series, Stage, Step};
-use crate::fio::{Direction, JobFile, Refusal};
+use super::{Bound, Chart, Experiment, RunRecord, Stage, Step};
+use crate::fio::{JobFile, Refusal};
 
 /// The longest that jobs without a time of their own may run: a bound, and no part of the workload.
 const SECONDS_MAX: u64 = 3600;
@@ -54,18 +54,8 @@ impl Experiment for Workload {
         }]
     }
 
-    fn charts(&self, record: &RunRecord) -> Vec<Chart> {
-        let mut chart = Chart::new("latency", "Response times", "of a hundred requests", "ms");
-        (chart.x_nines, chart.y_log) = (true, true);
-        for job in record.steps.iter().flat_map(|step| &step.outcome.report.jobs) {
-            for direction in Direction::ALL {
-                if let Some(list) = &job.direction(direction).clat_ns.percentile {
-                    let points = list.0.iter().map(|(at, ns)| (*at, *ns as f64 / 1e6)).collect();
-                    let name = format!("{} {direction:?}", job.jobname).to_lowercase();
-                    chart.series.push(Series::line(name, points));
-                }
-            }
-        }
-        vec![chart]
+    fn charts(&self, _: &RunRecord) -> Vec<Chart> {
+        // Response times are on every run's page.
+        Vec::new()
     }
 }

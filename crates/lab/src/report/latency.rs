@@ -12,14 +12,8 @@ const LEAST_MS: f64 = 1e-3;
 /// Where no request took so many times as long as another there is nothing to see.
 const TELLING_TIMES: f64 = 1.2;
 
-const NAME: &str = "latency";
-
 /// The picture; `None` where no step has percentiles.
 pub(super) fn latency_chart(run: &RunRecord) -> Option<Chart> {
-    if run.charts.iter().any(|chart| chart.name == NAME) {
-        // A workload of one's own brings it.
-        return None;
-    }
     let mut all: Vec<Series> = Vec::new();
     for step in &run.steps {
         for job in &step.outcome.report.jobs {
@@ -52,7 +46,7 @@ pub(super) fn latency_chart(run: &RunRecord) -> Option<Chart> {
         true => "Response times: so many of 100 requests took no longer".to_owned(),
         false => format!("Response times of {shown} of the {} steps, by percentile", all.len()),
     };
-    let mut chart = Chart::new(NAME, title, "requests", "ms");
+    let mut chart = Chart::new("latency", title, "requests", "ms");
     (chart.x_nines, chart.y_log) = (true, true);
     chart.series = (0..shown).map(|index| all[index * all.len() / shown].clone()).collect();
     Some(chart)
