@@ -106,7 +106,7 @@ pub fn run(arguments: &DetachArguments, settings: &Settings) -> Outcome {
 fn detach_devices(file: &Path) -> Result<Vec<PathBuf>, Failure> {
     let devices = loop_device::find_by_backing(file)?;
     for device in &devices {
-        loop_device::detach(device)?;
+        loop_device::detach_from(file, device)?;
     }
     Ok(devices)
 }

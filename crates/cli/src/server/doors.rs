@@ -336,8 +336,9 @@ impl Doors {
         // On a thread of its own: the kernel reads and flushes the file while a loop device goes,
         // and it is us who must answer.
         std::thread::spawn(move || {
-            let detached = loop_device::find_by_backing(&file)
-                .and_then(|devices| devices.iter().try_for_each(|path| loop_device::detach(path)));
+            let detached = loop_device::find_by_backing(&file).and_then(|devices| {
+                devices.iter().try_for_each(|device| loop_device::detach_from(&file, device))
+            });
             // Nobody to tell when the server is gone meanwhile.
             drop(sender.send(detached));
         });

@@ -4,11 +4,16 @@
 //! Whatever happens, dropping it unmounts (lazily if need be) and detaches.
 
 use std::path::{Path, PathBuf};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 use crate::support::{Attachment, Mount, Place, must, run, tool};
+
+/// Shared while a mounted device has no server; exclusive for btrfs's tools, which look behind
+/// every mounted loop device and refuse any device when one of those does not answer.
+static ORPHANS: RwLock<()> = RwLock::new(());
 
 /// Kinds that are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +45,12 @@ impl Kind {
             Kind::Btrfs => &["btrfs", "check", "--readonly"],
         }
     }
+
+    fn run(self, words: &[&str], device: &Path) {
+        let btrfs = (self == Kind::Btrfs).then(|| ORPHANS.write());
+        must(tool(words[0]).args(&words[1..]).arg(device));
+        drop(btrfs);
+    }
 }
 
 /// The file system of a place's volume "v", mounted at `mnt`.
@@ -50,14 +61,16 @@ pub struct FileSystem<'a> {
     place: &'a Place,
     kind: Kind,
     server: Option<Pid>,
+    orphaned: Option<RwLockReadGuard<'static, ()>>,
 }
 
 impl<'a> FileSystem<'a> {
     /// Attaches, makes one and mounts it.
     pub fn make(place: &'a Place, kind: Kind) -> FileSystem<'a> {
-        let mut made = FileSystem { mount: None, attachment: None, place, kind, server: None };
+        let (mount, attachment, server, orphaned) = (None, None, None, None);
+        let mut made = FileSystem { mount, attachment, place, kind, server, orphaned };
         let device = made.attach();
-        must(tool(kind.make()[0]).args(&kind.make()[1..]).arg(device));
+        kind.run(kind.make(), &device);
         made.mount();
         made
     }
@@ -87,6 +100,7 @@ impl<'a> FileSystem<'a> {
     /// Kills the server below it.
     pub fn kill_server(&mut self) {
         let pid = self.server.take().expect("it is being served");
+        self.orphaned = Some(ORPHANS.read().unwrap_or_else(PoisonError::into_inner));
         kill_process(pid, Signal::KILL).expect("it is ours");
         let deadline = Instant::now() + Duration::from_secs(60);
         while is_running(pid) {
@@ -106,6 +120,7 @@ impl<'a> FileSystem<'a> {
         let said = self.place.bimetal(&["detach", "v"]);
         assert!(said.code == 0 && said.out.contains("killed server"), "{said:?}");
         std::mem::forget(self.attachment.take());
+        self.orphaned = None;
         self.place.bimetal(&["check", "v"]).expect(0, &[]);
     }
 
@@ -120,7 +135,7 @@ impl<'a> FileSystem<'a> {
         if let Some(mount) = self.mount.take() {
             mount.unmount();
         }
-        must(tool(self.kind.verify()[0]).args(&self.kind.verify()[1..]).arg(self.device()));
+        self.kind.run(self.kind.verify(), self.device());
     }
 
     /// Mounts it again after [`FileSystem::verify`].

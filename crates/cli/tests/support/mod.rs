@@ -43,6 +43,25 @@ pub fn can_attach(what: &str) -> bool {
     root && fuse && loops
 }
 
+/// Whether btrfs's tools work here: they look behind every mounted loop device, and refuse any
+/// device while the server of one of those is gone. Says so loudly when not.
+pub fn can_check_mounts(what: &str) -> bool {
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    let loops = mounts.lines().filter_map(|line| line.strip_prefix("/dev/loop"));
+    let dead: Vec<String> = loops
+        .filter_map(|line| {
+            let number = line.split(' ').next()?;
+            let backing = format!("/sys/block/loop{number}/loop/backing_file");
+            let file = std::fs::read_to_string(backing).ok()?;
+            Path::new(file.trim_end()).symlink_metadata().err().map(|_| line.to_owned())
+        })
+        .collect();
+    if !dead.is_empty() {
+        skip(what, &format!("unmount first, its server is gone: /dev/loop{}", dead.join(", ")));
+    }
+    dead.is_empty()
+}
+
 /// A command with a sane environment.
 pub fn tool(program: &str) -> Command {
     let mut command = Command::new(find_tool(program).unwrap_or_else(|| program.into()));

@@ -2,7 +2,8 @@
 //!
 //! * [`attach`] makes one with direct I/O, so that the kernel keeps no second copy of the data
 //!   and a flush of the device is a flush of the file; discards become holes in the file.
-//! * [`detach`] undoes it and returns when the device is really gone.
+//! * [`detach`] undoes it and returns when the device is really gone; [`detach_from`] only if it is
+//!   still the device of that file.
 //! * [`find_by_backing`] tells which devices a file is behind.
 //!
 //! All of it blocks, and the kernel reads the file meanwhile: never call it on the thread of the
@@ -120,9 +121,23 @@ pub fn facts(path: &Path) -> Option<LoopFacts> {
 /// is stacked on it, and nothing has changed then. When a program merely has it open the kernel
 /// takes the device away as soon as it is closed; the error says so.
 pub fn detach(path: &Path) -> Result<(), IoError> {
+    detach_if(path, |_| true)
+}
+
+/// As [`detach`], and only from `file`: a number that was found a moment ago may have gone to
+/// somebody else's file since.
+///
+/// # Errors
+/// As [`detach`]; a device of another file is left alone.
+pub fn detach_from(file: &Path, path: &Path) -> Result<(), IoError> {
+    detach_if(path, |backing| backing == file)
+}
+
+fn detach_if(path: &Path, is_meant: impl Fn(&Path) -> bool) -> Result<(), IoError> {
     let name = path.display();
+    // While it is open here nobody else can have the number.
     let device = File::open(path).map_err(|cause| failed(&cause, format!("open {name}")))?;
-    let Some(backing) = backing_file(path) else {
+    let Some(backing) = backing_file(path).filter(|backing| is_meant(backing)) else {
         let message = format!("{name} is not a loop device in use");
         return Err(IoError::new(ErrorKind::Range, message));
     };

@@ -87,9 +87,10 @@ pub(super) fn clear(directory: &Path, file_name: &str) -> Result<Option<String>,
     }
     // Before the mount goes: afterwards the devices no longer name the file by this path.
     let mut removed = Vec::new();
-    for device in loop_device::find_by_backing(&directory.join(file_name))? {
+    let file = directory.join(file_name);
+    for device in loop_device::find_by_backing(&file)? {
         // A device in use stays and fails; it goes away when its user lets go of it.
-        if loop_device::detach(&device).is_ok() {
+        if loop_device::detach_from(&file, &device).is_ok() {
             removed.push(device.display().to_string());
         }
     }

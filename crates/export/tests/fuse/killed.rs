@@ -102,7 +102,8 @@ fn the_next_server_takes_a_dead_loop_device_away() {
     let server = Server::at(directory.path(), |volume| volume, false).unwrap();
     let told = server.recovered.as_deref().unwrap();
     assert!(told.contains(device.0.to_str().unwrap()), "{told}");
-    assert!(loop_device::detach(&device.0).is_err(), "nothing should be left to detach");
+    let left = loop_device::detach_from(&file, &device.0);
+    assert!(left.is_err(), "nothing should be left to detach");
 }
 
 #[test]

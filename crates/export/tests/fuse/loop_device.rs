@@ -29,9 +29,11 @@ fn a_device_appears_and_goes_without_a_trace() {
         assert_eq!(reported.trim(), sector_bytes.to_string());
         let busy = server.unmount(Unmount::WhenUnused).unwrap_err();
         assert!(busy.message.contains(device.0.to_str().unwrap()), "{busy}");
-        loop_device::detach(&device.0).unwrap();
+        let other = loop_device::detach_from(Path::new("/another/file"), &device.0).unwrap_err();
+        assert!(other.message.contains("not a loop device in use"), "{other}");
+        loop_device::detach_from(&server.file, &device.0).unwrap();
         assert!(loop_device::find_by_backing(&server.file).unwrap().is_empty());
-        let again = loop_device::detach(&device.0).unwrap_err();
+        let again = loop_device::detach_from(&server.file, &device.0).unwrap_err();
         assert!(again.message.contains("not a loop device in use"), "{again}");
     }
     server.unmount(Unmount::WhenUnused).unwrap();

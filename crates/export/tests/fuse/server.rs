@@ -147,21 +147,21 @@ impl Drop for Server {
 }
 
 /// A loop device that is taken away when the test ends, however it ends.
-pub struct LoopGuard(pub PathBuf);
+pub struct LoopGuard(pub PathBuf, PathBuf);
 
 impl LoopGuard {
     pub fn attach(file: &Path, sector_bytes: u32) -> LoopGuard {
         let options = loop_device::LoopOptions { sector_bytes, ..Default::default() };
         let device = loop_device::attach(file, options).unwrap();
         assert!(device.direct_io, "{device:?}");
-        LoopGuard(device.path)
+        LoopGuard(device.path, file.to_owned())
     }
 }
 
 impl Drop for LoopGuard {
     fn drop(&mut self) {
-        // It may be gone already, by the test's own doing.
-        let _ = loop_device::detach(&self.0);
+        // It may be gone already, by the test's own doing, and its number be another test's.
+        let _ = loop_device::detach_from(&self.1, &self.0);
     }
 }
 
