@@ -72,6 +72,7 @@ pub fn run(arguments: &ProbeArguments, settings: &Settings) -> Outcome {
         place.refuse_unless_empty()?;
     } else {
         place.refuse_unless_safe(false, false)?;
+        place.warn_of_holes();
     }
     let bounds =
         Bounds { seconds: arguments.seconds, bytes: arguments.bytes, writes: arguments.write };
@@ -100,25 +101,41 @@ pub fn run(arguments: &ProbeArguments, settings: &Settings) -> Outcome {
     let found = probe(place.bench.as_mut(), identity, &measures, &tell);
     bar.finish_and_clear();
     let found = found.map_err(Failure::failed)?;
-    if let Some(path) = &arguments.out {
-        write_new::write(path, &found.to_json())?;
-    }
-    let made = match &arguments.twin {
-        None => None,
-        Some(path) => {
-            let name = write_new::stem(path);
-            let made = fit(&found, &name, condition(arguments.write)).map_err(Failure::failed)?;
-            write_new::write(path, &made.profile.file().to_toml())?;
-            Some((path.as_path(), made))
-        }
+    // Measuring took minutes: it is shown whatever becomes of the files.
+    let kept = match &arguments.out {
+        Some(path) => write_new::write(path, &found.to_json()),
+        None => Ok(()),
+    };
+    let fitted = match &arguments.twin {
+        Some(path) => twin_of(&found, path, condition(arguments.write)).map(Some),
+        None => Ok(None),
+    };
+    let (made, made_failure) = match fitted {
+        Ok(made) => (made, None),
+        Err(failure) => (None, Some(failure)),
     };
     let twin = made.as_ref().map(|(file, made)| TwinReport { file, lines: &made.lines });
     let report = Report { measurements: &found, twin };
     let fitted = made.as_ref().map(|(path, made)| (*path, made));
     settings.output.show("probe", &report, |report| {
-        text(report.measurements, arguments.out.as_deref(), fitted)
+        let out = arguments.out.as_deref();
+        text(report.measurements, out.filter(|_| kept.is_ok()), fitted, out.is_none())
     })?;
-    Ok(Exit::Done)
+    kept.map_err(|failure| {
+        failure.hint("the figures above are all that is left of the measurements; --json has all")
+    })?;
+    made_failure.map_or(Ok(Exit::Done), Err)
+}
+
+/// Fits a twin, and writes it into a new file.
+fn twin_of<'a>(
+    found: &Measurements,
+    path: &'a Path,
+    condition: Condition,
+) -> Result<(&'a Path, Fit), Failure> {
+    let made = fit(found, &write_new::stem(path), condition).map_err(Failure::failed)?;
+    write_new::write(path, &made.profile.file().to_toml())?;
+    Ok((path, made))
 }
 
 /// In what condition a flash drive is taken to be: what may be written held nothing.
@@ -126,7 +143,12 @@ fn condition(written: bool) -> Condition {
     if written { Condition::Fresh } else { Condition::Used }
 }
 
-fn text(found: &Measurements, out: Option<&Path>, made: Option<(&Path, &Fit)>) -> String {
+fn text(
+    found: &Measurements,
+    kept_in: Option<&Path>,
+    made: Option<(&Path, &Fit)>,
+    advise_keeping: bool,
+) -> String {
     let mut text = identity_text(&found.identity);
     let mut table = Table::new(&[
         ("MEASURED", Align::Left),
@@ -153,9 +175,9 @@ fn text(found: &Measurements, out: Option<&Path>, made: Option<(&Path, &Fit)>) -
     if let Some((path, made)) = made {
         text += &format!("\n{}", fitted_text(path, made));
     }
-    match out {
+    match kept_in {
         Some(path) => text += &format!("\nkept in {}\n", path.display()),
-        None if made.is_none() => {
+        None if made.is_none() && advise_keeping => {
             text += "\nnot kept: --out FILE keeps it for 'bimetal twin fit'\n"
         }
         None => {}

@@ -8,7 +8,7 @@ use twin::mix;
 
 use super::record::{RunRecord, StepRecord};
 use super::{Experiment, Step};
-use crate::bench::Bench;
+use crate::bench::{Bench, Cut};
 use crate::fio::{JobFile, Limits};
 
 /// With this seed jobs draw what their own `randseed` says.
@@ -133,7 +133,8 @@ fn carry_out(
         bench.restart().map_err(within)?;
     }
     if let Some(cut) = &step.cut {
-        let outcome = bench.pull_plug(cut).map_err(within)?;
+        let write_s = options.step_seconds.map_or(cut.write_s, |most_s| most_s.min(cut.write_s));
+        let outcome = bench.pull_plug(&Cut { write_s, ..*cut }).map_err(within)?;
         return Ok(StepRecord::of(&step, outcome, rested));
     }
     let name = step.name.clone();

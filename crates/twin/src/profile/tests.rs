@@ -15,6 +15,19 @@ fn every_profile_of_the_program_can_be_read_and_found_by_name() {
 }
 
 #[test]
+fn what_a_disk_reads_ahead_fits_into_its_buffer() {
+    for profile in Profile::list() {
+        let bytes = profile.file().volatile_bytes;
+        let numbers = &profile.part().numbers;
+        if let Some(segments) = numbers.get("segments") {
+            // As much behind the head as before it.
+            let read_bytes = segments.value * 2.0 * numbers["read_ahead_kib"].value * 1024.0;
+            assert!(read_bytes <= bytes as f64, "{}: {read_bytes} of {bytes}", profile.name());
+        }
+    }
+}
+
+#[test]
 fn a_wrong_name_choice_or_number_is_told() {
     let message = |choice: &str| Profile::named(choice).unwrap_err().to_string();
     assert!(message("wd50").contains("wd5002abys"));

@@ -1,8 +1,10 @@
 //! What an experiment is made on, as the command line names it.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 
+use io::units::human_bytes;
 use lab::bench::{Bench, FioBench, FioTarget, FusedBench, FusedKind, TwinBench};
 use lab::probe::Identity;
 use twin::Profile;
@@ -159,6 +161,21 @@ impl Place {
         }
         let (path, held) = (drive.path.display(), holdings.words.join("; "));
         Err(Failure::refused(format!("{path} holds {held}")).hint(hint))
+    }
+
+    /// Says of a file with holes that reading them says nothing of the drive it lies on.
+    pub fn warn_of_holes(&self) {
+        let Kind::Drive(drive) = &self.kind else { return };
+        let Ok(facts) = drive.path.metadata() else { return };
+        let written_bytes = facts.blocks() * 512;
+        if drive.kind == DriveKind::File && written_bytes < drive.size_bytes {
+            let (written, size) = (human_bytes(written_bytes), human_bytes(drive.size_bytes));
+            eprintln!(
+                "warning: of {} only {written} of {size} are allocated: holes are read without \
+                 asking the drive, and the first write into one costs more; fill it first",
+                drive.path.display()
+            );
+        }
     }
 
     /// Refuses what the experiment could destroy, unless `force` allows it; what is in use by others

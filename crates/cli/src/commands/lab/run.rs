@@ -76,6 +76,7 @@ pub fn run(arguments: &RunArguments, settings: &Settings) -> Outcome {
         writes |= file.changes_target();
     }
     place.refuse_unless_safe(writes, arguments.force)?;
+    place.warn_of_holes();
     let options = RunOptions { seed: arguments.seed, step_seconds: arguments.seconds };
     let bar = Bar(progress::steps("experiment"));
     let out = arguments.out.as_deref();
