@@ -18,7 +18,7 @@ use crate::address::{BLOCK_BYTES, BlockId, ExtentId, Lsn, Tier};
 use crate::cache_mode::CacheMode;
 use crate::canary::canary;
 use crate::error::{Error, Poison};
-use crate::format::map_page::{ENTRIES_PER_PAGE, PAGE_BYTES, encode};
+use crate::format::map_page::{ENTRIES_PER_PAGE, PAGE_BYTES, Residence, encode};
 use crate::format::superblock::{State as Left, Superblock};
 use crate::guards::Hold;
 use crate::log::Logged;
@@ -51,7 +51,7 @@ impl State {
             self.map.mark_moving(extent, false);
             if self.map.get(extent).is_clean() {
                 let own = self.geometry.own_slot(extent);
-                self.map.load(extent, (own, None));
+                self.map.load(extent, Residence::at(own));
             }
         }
         self.bad_copies.clear();
@@ -89,7 +89,7 @@ impl State {
         }
         let lsn = self.alone.as_ref().expect("alone").lsn;
         let own = self.geometry.own_slot(extent).filter(|_| mapped);
-        self.map.set(extent, (own, None), lsn);
+        self.map.set(extent, Residence::at(own), lsn);
         if !canary!(AloneUnmirrored) {
             self.unmirrored.insert(extent.0 / ENTRIES_PER_PAGE as u64, lsn);
         }

@@ -50,6 +50,7 @@ pub async fn attach_cache(io: &Io, fast: &Device, slow: &Device) -> Result<Geome
         drive_ids: [Uuid::from_random(io.random(), io.random()), old.drive_ids[1]],
         state: Left::Creating,
         alone: false,
+        in_parts: geometry.fits_parts(),
         log_tail: end,
         log_session_start: end,
         log_durable: end,

@@ -54,6 +54,7 @@ pub async fn create(
     progress: &dyn Fn(u64, u64),
 ) -> Result<Identity, Error> {
     let geometry = plan(fast.info(), slow.info(), &options)?;
+    let in_parts = geometry.fits_parts();
     let mut superblock = Superblock {
         role: Tier::Fast,
         volume_id: Uuid::from_random(io.random(), io.random()),
@@ -73,6 +74,7 @@ pub async fn create(
         tuning: options.tuning,
         wishes: Wishes::default(),
         two_places: options.tuning.inclusion,
+        in_parts,
         read_only_compatible: DOUBT_PAGE,
     };
     let devices = [fast, slow];

@@ -19,6 +19,7 @@ use crate::canary::canary;
 use crate::checksum::crc32c;
 use crate::error::Error;
 use crate::flush::{durable_point, flush_all};
+use crate::format::map_page::{EntryForm, Part, Residence};
 use crate::format::record::Entry;
 use crate::log::Logged;
 use crate::marks::{self, Mark};
@@ -44,6 +45,11 @@ enum Target {
     Whole { home: Home, base: Option<Home> },
     /// Into the clean copy and what it was made of, which stays so.
     Both { copy: Home, own: Home },
+    /// Into a copy that has these blocks then (`None`: all), while the original keeps the others. `fresh`:
+    /// the copy's slot was taken for this.
+    Part { copy: Home, original: Home, part: Option<Part>, fresh: bool },
+    /// Into the original of a copy in part, which has these blocks then (`None`: it is given up).
+    Below { copy: Home, original: Home, part: Option<Part> },
     /// Nowhere: all of it is zeros.
     Hole,
 }
@@ -157,15 +163,18 @@ fn plan(state: &mut State, written: (u64, u64)) -> Plan {
             starved = true;
             continue;
         };
-        young |= matches!(target, Target::InPlace(_)) && state.is_young(extent);
+        let over = matches!(target, Target::InPlace(_) | Target::Below { .. });
+        young |= over && state.is_young(extent);
         state.stage.drop_image(extent);
         state.map.mark_moving(extent, true);
         jobs.push(Job { extent, target, planned: mapping.home(), blocks });
     }
     jobs.sort_by_key(|job| match job.target {
-        Target::InPlace(home) | Target::Whole { home, .. } | Target::Both { own: home, .. } => {
-            (Some(home), job.extent)
-        }
+        Target::InPlace(home)
+        | Target::Whole { home, .. }
+        | Target::Both { own: home, .. }
+        | Target::Part { copy: home, .. }
+        | Target::Below { original: home, .. } => (Some(home), job.extent),
         Target::Hole => (None, job.extent),
     });
     Plan { jobs, before, young, starved }
@@ -177,7 +186,8 @@ fn choose(
     blocks: &[(u64, Logged)],
     written: (u64, u64),
 ) -> Option<Target> {
-    let home = state.map.get(extent).home();
+    let mapping = state.map.get(extent);
+    let home = mapping.home();
     let all = blocks.len() as u64 == state.geometry.extent_blocks();
     let zeros = blocks.iter().all(|(_, version)| matches!(version, Logged::Zero { .. }));
     match home {
@@ -186,7 +196,33 @@ fn choose(
         // A hot extent takes the occasion to move up: its data passes through here anyway.
         Some(base) if base.tier == Tier::Slow && goes_up(state, extent, blocks, written) => {
             let home = state.take_slot(Tier::Fast, extent)?;
-            Some(Target::Whole { home, base: Some(base) })
+            Some(match part_above(state, blocks) {
+                Some(part) => {
+                    Target::Part { copy: home, original: base, part: Some(part), fresh: true }
+                }
+                None => Target::Whole { home, base: Some(base) },
+            })
+        }
+        // Others go up in part, which costs the slow drive nothing now.
+        Some(base) if base.tier == Tier::Slow => match part_above(state, blocks) {
+            Some(part) if goes_up_in_part(state, extent, written) => {
+                let copy = state.take_slot(Tier::Fast, extent)?;
+                Some(Target::Part { copy, original: base, part: Some(part), fresh: true })
+            }
+            _ => Some(Target::InPlace(base)),
+        },
+        Some(copy) if mapping.part().is_some() => {
+            let (part, original) = mapping.part().expect("just seen");
+            let extent_blocks = state.geometry.extent_blocks();
+            let numbers = || blocks.iter().map(|(n, _)| *n);
+            Some(if state.homeward {
+                let stays = |n: &u64| !numbers().any(|home| home == *n);
+                let part = Part::of(part.blocks(extent_blocks).filter(stays), extent_blocks);
+                Target::Below { copy, original, part }
+            } else {
+                let part = Part::of(part.blocks(extent_blocks).chain(numbers()), extent_blocks);
+                Target::Part { copy, original, part, fresh: false }
+            })
         }
         // A copy with a bad sector is given up for the slow drive's own; in write-around every one.
         Some(_) if gives_up_copy(state, extent) => {
@@ -197,6 +233,27 @@ fn choose(
         }
         Some(home) => Some(Target::InPlace(home)),
     }
+}
+
+/// The blocks, if the extent may live on the fast drive with these alone. Not most of it: then the rest
+/// is worth reading.
+fn part_above(state: &State, blocks: &[(u64, Logged)]) -> Option<Part> {
+    let extent_blocks = state.geometry.extent_blocks();
+    let few = blocks.len() as u64 * 4 <= extent_blocks * 3;
+    let may = state.map.form() == EntryForm::OwnSlotInParts && !state.homeward;
+    Part::of(blocks.iter().map(|(n, _)| *n), extent_blocks).filter(|_| few && may)
+}
+
+/// Whether the blocks alone go up.
+fn goes_up_in_part(
+    state: &mut State,
+    extent: ExtentId,
+    (fast_written, now_ns): (u64, u64),
+) -> bool {
+    let slots = state.slots[Tier::Fast.index()].free() > state.slots_kept();
+    slots
+        && !state.placer.overwrites_below()
+        && staging::admit(state, extent, Occasion::DestagedInPart, fast_written, now_ns)
 }
 
 fn gives_up_copy(state: &State, extent: ExtentId) -> bool {
@@ -397,7 +454,9 @@ async fn write_targets(
                 touched[home.tier.index()] = true;
                 writes.push(shared.drive(home.tier).write(shared.position(home), image));
             }
-            Target::InPlace(home) => {
+            Target::InPlace(home)
+            | Target::Part { copy: home, .. }
+            | Target::Below { original: home, .. } => {
                 touched[home.tier.index()] = true;
                 let position = shared.position(home);
                 let mut offset = 0;
@@ -483,11 +542,19 @@ fn settle(shared: &Shared, jobs: &[Job], done: &[bool], before: Lsn) {
                 mapping.residence()
             }
             Target::InPlace(copy) if job.planned == Some(copy) && canary!(DirtyKeepsBelow) => {
-                (Some(copy), mapping.original())
+                Residence { original: mapping.original(), ..Residence::at(copy) }
             }
-            Target::InPlace(home) | Target::Whole { home, .. } => (Some(home), None),
-            Target::Both { copy, own } => (Some(copy), Some(own)),
-            Target::Hole => (None, None),
+            Target::InPlace(home) | Target::Whole { home, .. } => Residence::at(home),
+            Target::Both { copy, own } => Residence::copy(copy, own),
+            Target::Part { copy, original, part, .. } => match part {
+                Some(part) => Residence::in_part(copy, original, part),
+                None => Residence::at(copy),
+            },
+            Target::Below { copy, original, part } => match part {
+                Some(part) => Residence::in_part(copy, original, part),
+                None => Residence::at(original),
+            },
+            Target::Hole => Residence::default(),
         };
         let extent = job.extent;
         let before = if canary!(DestagedUntilEnd) { state.log.end() } else { before };
@@ -518,6 +585,10 @@ fn settle(shared: &Shared, jobs: &[Job], done: &[bool], before: Lsn) {
         marks::hit(match job.target {
             Target::InPlace(_) => Mark::DestagedInPlace,
             Target::Both { .. } => Mark::DestagedToBoth,
+            Target::Part { part: None, .. } => Mark::PartMadeWhole,
+            Target::Part { fresh: true, .. } => Mark::DestagedInPart,
+            Target::Part { .. } => Mark::PartGrown,
+            Target::Below { .. } => Mark::PartDestagedBelow,
             Target::Whole { base: None, .. } => Mark::DestagedToNewHome,
             Target::Whole { .. } => Mark::DestagedUp,
             Target::Hole => Mark::DestagedToHole,
@@ -553,7 +624,7 @@ fn release(state: &mut State, job: &Job) {
     if mapping.moving() && mapping.home() == job.planned {
         state.map.mark_moving(job.extent, false);
     }
-    if let Target::Whole { home, .. } = job.target {
+    if let Target::Whole { home, .. } | Target::Part { copy: home, fresh: true, .. } = job.target {
         // Never mapped: nobody can have looked it up, and the write to it has ended.
         state.slots[home.tier.index()].give_back(home.slot);
     }

@@ -252,7 +252,7 @@ pub(crate) async fn write(slow: &Drive, copies: [Buf; 2]) -> Result<(), Error> {
 mod tests {
     use super::*;
     use crate::address::{Home, Lsn, SlotId, Tier};
-    use crate::format::map_page::EntryForm;
+    use crate::format::map_page::{EntryForm, Residence};
     use crate::format::superblock::tests::example;
 
     fn doubts_and_map() -> (Doubts, Map) {
@@ -263,12 +263,12 @@ mod tests {
     #[test]
     fn a_region_is_vouched_for_when_the_slow_drive_has_it_all() {
         let (mut doubts, mut map) = doubts_and_map();
-        let slow = |slot| Some(Home { tier: Tier::Slow, slot: SlotId(slot) });
-        map.load(ExtentId(5), (slow(1), None));
-        map.load(ExtentId(6), (slow(2), None));
+        let slow = |slot| Residence::at(Home { tier: Tier::Slow, slot: SlotId(slot) });
+        map.load(ExtentId(5), slow(1));
+        map.load(ExtentId(6), slow(2));
         map.mark_in_log(ExtentId(6), true);
-        map.load(ExtentId(1200), (slow(3), None));
-        map.set(ExtentId(1201), (slow(4), None), Lsn(3));
+        map.load(ExtentId(1200), slow(3));
+        map.set(ExtentId(1201), slow(4), Lsn(3));
         while !doubts.vouch(&map, Vouch::Settled) {}
         assert_eq!(doubts.take_unwritten(), None, "fewer marks are in no hurry");
         doubts.publish();
@@ -290,7 +290,7 @@ mod tests {
     #[test]
     fn what_changed_since_the_last_look_is_spared_once() {
         let (mut doubts, mut map) = doubts_and_map();
-        map.load(ExtentId(5), (Some(Home { tier: Tier::Slow, slot: SlotId(1) }), None));
+        map.load(ExtentId(5), Residence::at(Home { tier: Tier::Slow, slot: SlotId(1) }));
         doubts.touch(ExtentId(5));
         while !doubts.vouch(&map, Vouch::Untouched) {}
         doubts.publish();

@@ -284,8 +284,8 @@ impl Engine {
             }
         };
         let counters = &state.counters;
-        let dirty_extents = match shared.geometry.class {
-            Class::Cache => state.map.on_fast_alone(),
+        let dirty_bytes = match shared.geometry.class {
+            Class::Cache => state.map.dirty_bytes(shared.geometry.extent_bytes),
             Class::Span => 0,
         };
         Status {
@@ -297,7 +297,7 @@ impl Engine {
             poisoned: state.stopped().cloned(),
             cache_mode: (shared.geometry.class == Class::Cache).then_some(superblock.cache_mode),
             alone: state.is_alone() && !shared.read_only,
-            dirty_bytes: state.dirty_bytes() + dirty_extents * shared.geometry.extent_bytes,
+            dirty_bytes: state.dirty_bytes() + dirty_bytes,
             loss: state
                 .loss
                 .as_ref()

@@ -18,6 +18,8 @@ pub(crate) struct FastView<'a> {
     pub wishes: &'a Wishes,
     /// Slots that are spoken for: the reserve, and those that wait for their data.
     pub taken: u64,
+    /// Only who leaves without being copied may leave.
+    pub for_free: bool,
 }
 
 impl FastDrive for FastView<'_> {
@@ -34,8 +36,11 @@ impl FastDrive for FastView<'_> {
         if mapping.moving() || mapping.in_log() || self.guards.home_written(extent) {
             return false;
         }
+        if mapping.is_clean() || self.for_free {
+            return mapping.is_clean();
+        }
         let slow = &self.slots[Tier::Slow.index()];
-        mapping.is_clean()
+        mapping.part().is_some()
             || match self.geometry.own_slot(extent) {
                 Some(own) => !slow.is_used(own.slot),
                 None => slow.free() > 0,

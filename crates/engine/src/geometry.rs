@@ -12,7 +12,9 @@ use io::units::{GIB, KIB, MIB, TIB, human_bytes};
 
 use crate::address::{BLOCK_BYTES, ExtentId, Home, SlotId, Tier};
 use crate::error::Error;
-use crate::format::map_page::{ENTRIES_PER_PAGE, PAGE_BYTES, TWO_PLACES_SLOTS_MAX};
+use crate::format::map_page::{
+    ENTRIES_PER_PAGE, PAGE_BYTES, PART_BLOCKS_MAX, PART_SLOTS_MAX, TWO_PLACES_SLOTS_MAX,
+};
 
 /// What losing a drive means, and what the capacities do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -143,6 +145,15 @@ impl Geometry {
     /// at 128 KiB.
     pub fn fits_two_places(&self) -> bool {
         self.layouts.iter().zip(TWO_PLACES_SLOTS_MAX).all(|(layout, most)| layout.slots <= most)
+    }
+
+    /// Whether a map entry can name a slot of the fast drive and each block of an extent: 16 TiB of fast
+    /// slots at 128 KiB, and no larger extents.
+    pub fn fits_parts(&self) -> bool {
+        let slots = self.layouts[Tier::Fast.index()].slots;
+        self.class == Class::Cache
+            && slots <= PART_SLOTS_MAX
+            && self.extent_blocks() <= PART_BLOCKS_MAX
     }
 
     /// Byte offset of a slot on its drive.

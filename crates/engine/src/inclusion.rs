@@ -10,7 +10,7 @@
 
 use crate::address::{ExtentId, Lsn, Tier};
 use crate::canary::canary;
-use crate::format::map_page::EntryForm;
+use crate::format::map_page::{EntryForm, Residence};
 use crate::format::record::Entry;
 use crate::marks::{self, Mark};
 use crate::shared::Shared;
@@ -55,7 +55,7 @@ fn reserve(state: &State) -> u64 {
 /// Whether an extent that goes up leaves its original below.
 pub(crate) fn keeps_original(state: &State) -> bool {
     match state.map.form() {
-        EntryForm::OwnSlot => true,
+        EntryForm::OwnSlot | EntryForm::OwnSlotInParts => true,
         EntryForm::OnePlace => false,
         // Twice: what is kept now is not to be given back in the next moment.
         EntryForm::TwoPlaces => {
@@ -112,7 +112,7 @@ fn give_some_back(shared: &Shared, state: &mut State) {
         let mapping = state.map.get(extent);
         if mapping.is_clean() && !mapping.moving() {
             marks::hit(Mark::OriginalGivenBack);
-            let residence = (mapping.home(), None);
+            let residence = Residence::at(mapping.home());
             let entry = state.map.form().encode(residence);
             let lsn = state.log.append_entry(shared.io.pool(), &Entry::Relocate { extent, entry });
             state.replace_home(extent, residence, lsn);

@@ -194,6 +194,10 @@ impl Loss {
     pub fn judge(&self, extent: ExtentId, mapping: Mapping) -> Option<LossCause> {
         // Of a clean copy either drive has all.
         let either = mapping.is_clean() && !self.is_gone(Tier::Slow);
+        // Of a copy in part neither has all.
+        if mapping.part().is_some() && !self.gone.is_empty() {
+            return Some(LossCause::LivedThere);
+        }
         match mapping.home() {
             Some(home) if self.is_gone(home.tier) && !either => Some(LossCause::LivedThere),
             Some(_) if self.is_unknown(extent) => Some(LossCause::MaybeNewer),

@@ -7,8 +7,8 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use crate::address::{ExtentId, Home, Lsn, Tier};
-use crate::format::map_page::{CLEAN, ENTRIES_PER_PAGE, EntryForm, Residence};
+use crate::address::{BLOCK_BYTES, ExtentId, Home, Lsn, Tier};
+use crate::format::map_page::{CLEAN, ENTRIES_PER_PAGE, EntryForm, Part, Residence};
 
 /// Some of the extent's blocks are in the log (or were: cleared when none is left).
 const IN_LOG: u64 = 1 << 59;
@@ -34,20 +34,28 @@ impl Mapping {
     }
 
     pub fn home(self) -> Option<Home> {
-        self.residence().0
+        self.residence().home
     }
 
     /// The slot of the slow drive that holds the same as the extent's home, which is a copy of it.
     pub fn original(self) -> Option<Home> {
-        self.residence().1
+        let Residence { original, part, .. } = self.residence();
+        original.filter(|_| part.is_none())
+    }
+
+    /// The blocks that the home has, and the slot of the slow drive that has the others, of an extent
+    /// that is in both.
+    pub fn part(self) -> Option<(Part, Home)> {
+        let Residence { original, part, .. } = self.residence();
+        part.zip(original)
     }
 
     /// The extent lives on the fast drive, and a slot of the slow drive has the same.
     pub fn is_clean(self) -> bool {
-        self.raw & CLEAN != 0
+        self.raw & CLEAN != 0 && self.part().is_none()
     }
 
-    /// What the slow drive has of the extent, if anything, is not current.
+    /// What the slow drive has of the extent, if anything, is not current, or not all of it.
     pub fn is_on_fast_alone(self) -> bool {
         !self.is_clean() && self.home().is_some_and(|home| home.tier == Tier::Fast)
     }
@@ -84,6 +92,8 @@ pub(crate) struct Map {
     newer_copy: Vec<u64>,
     mapped: u64,
     on_fast_alone: u64,
+    in_part: u64,
+    part_blocks: u64,
     clean: u64,
 }
 
@@ -99,6 +109,8 @@ impl Map {
             newer_copy: vec![0; pages.div_ceil(64) as usize],
             mapped: 0,
             on_fast_alone: 0,
+            in_part: 0,
+            part_blocks: 0,
             clean: 0,
         }
     }
@@ -110,11 +122,14 @@ impl Map {
 
     /// From now on entries may name two places. Those that it has mean what they meant.
     pub fn allow_two_places(&mut self) {
-        assert!(
-            self.form != EntryForm::OwnSlot,
-            "in class cache originals have slots of their own"
-        );
+        assert!(!self.form.is_own_slot(), "in class cache originals have slots of their own");
         self.form = EntryForm::TwoPlaces;
+    }
+
+    /// From now on entries may be of parts. Those that it has mean what they meant.
+    pub fn allow_parts(&mut self) {
+        assert!(self.form.is_own_slot(), "in class span nothing is in parts");
+        self.form = EntryForm::OwnSlotInParts;
     }
 
     pub fn extents(&self) -> u64 {
@@ -129,6 +144,11 @@ impl Map {
     /// Extents of which the slow drive has nothing that is current: in class cache, dirty ones.
     pub fn on_fast_alone(&self) -> u64 {
         self.on_fast_alone
+    }
+
+    /// What of their data is on the fast drive.
+    pub fn dirty_bytes(&self, extent_bytes: u64) -> u64 {
+        (self.on_fast_alone - self.in_part) * extent_bytes + self.part_blocks * BLOCK_BYTES
     }
 
     /// Extents of the fast drive of which the slow drive has the same.
@@ -159,6 +179,9 @@ impl Map {
         count(&mut self.mapped, &is_mapped);
         count(&mut self.on_fast_alone, &Mapping::is_on_fast_alone);
         count(&mut self.clean, &Mapping::is_clean);
+        count(&mut self.in_part, &|mapping| mapping.part().is_some());
+        let blocks = |mapping: Mapping| mapping.part().map_or(0, |(part, _)| part.count());
+        self.part_blocks = self.part_blocks + blocks(after) - blocks(before);
     }
 
     pub fn mark_in_log(&mut self, extent: ExtentId, in_log: bool) {
@@ -258,47 +281,66 @@ mod tests {
         let home = Some(Home { tier: Tier::Slow, slot: SlotId(3) });
         map.mark_in_log(extent, true);
         map.mark_moving(extent, true);
-        map.set(extent, (home, None), Lsn(9));
+        map.set(extent, Residence::at(home), Lsn(9));
         assert!(map.get(extent).in_log() && !map.get(extent).moving());
         assert_eq!(map.get(extent).home(), home);
         let mut page = Vec::new();
         map.page_entries(1, &mut page);
         assert_eq!(page.len(), 1000 - 504);
-        assert_eq!(page[1], EntryForm::OnePlace.encode((home, None)));
+        assert_eq!(page[1], EntryForm::OnePlace.encode(Residence::at(home)));
         assert_eq!(map.mapped(), 1);
     }
 
     #[test]
     fn a_clean_copy_is_counted_as_long_as_its_original_is_named() {
         let mut map = Map::new(1000, EntryForm::OnePlace);
-        let copy = Some(Home { tier: Tier::Fast, slot: SlotId(3) });
-        let original = Some(Home { tier: Tier::Slow, slot: SlotId(70) });
-        map.set(ExtentId(5), (original, None), Lsn(1));
+        let copy = Home { tier: Tier::Fast, slot: SlotId(3) };
+        let original = Home { tier: Tier::Slow, slot: SlotId(70) };
+        map.set(ExtentId(5), Residence::at(original), Lsn(1));
         map.allow_two_places();
-        map.set(ExtentId(5), (copy, original), Lsn(2));
+        map.set(ExtentId(5), Residence::copy(copy, original), Lsn(2));
         assert_eq!(
             (map.get(ExtentId(5)).home(), map.get(ExtentId(5)).original()),
-            (copy, original)
+            (Some(copy), Some(original))
         );
         assert_eq!((map.mapped(), map.clean(), map.on_fast_alone()), (1, 1, 0));
         map.mark_in_log(ExtentId(5), true);
-        assert_eq!(map.get(ExtentId(5)).residence(), (copy, original));
-        map.set(ExtentId(5), (copy, None), Lsn(3));
+        assert_eq!(map.get(ExtentId(5)).residence(), Residence::copy(copy, original));
+        map.set(ExtentId(5), Residence::at(copy), Lsn(3));
         assert_eq!((map.mapped(), map.clean(), map.on_fast_alone()), (1, 0, 1));
-        map.set(ExtentId(5), (None, None), Lsn(4));
+        map.set(ExtentId(5), Residence::default(), Lsn(4));
         assert_eq!((map.mapped(), map.clean(), map.on_fast_alone()), (0, 0, 0));
+    }
+
+    #[test]
+    fn a_part_is_dirty_and_counted_by_its_blocks() {
+        let mut map = Map::new(1000, EntryForm::OwnSlotInParts);
+        let copy = Home { tier: Tier::Fast, slot: SlotId(3) };
+        let own = Home { tier: Tier::Slow, slot: SlotId(5) };
+        let part = Part::of([1, 4], 32).unwrap();
+        map.set(ExtentId(5), Residence::at(own), Lsn(1));
+        map.set(ExtentId(5), Residence::in_part(copy, own, part), Lsn(2));
+        let mapping = map.get(ExtentId(5));
+        assert_eq!((mapping.home(), mapping.original()), (Some(copy), None));
+        assert_eq!(mapping.part(), Some((part, own)));
+        assert!(mapping.is_on_fast_alone() && !mapping.is_clean());
+        assert_eq!((map.on_fast_alone(), map.in_part(), map.clean()), (1, 1, 0));
+        assert_eq!(map.dirty_bytes(32 * BLOCK_BYTES), 2 * BLOCK_BYTES);
+        map.set(ExtentId(5), Residence::copy(copy, own), Lsn(3));
+        assert_eq!((map.on_fast_alone(), map.in_part(), map.clean()), (0, 0, 1));
+        assert_eq!(map.dirty_bytes(32 * BLOCK_BYTES), 0);
     }
 
     #[test]
     fn a_page_is_dirty_from_its_first_change() {
         let mut map = Map::new(2000, EntryForm::OnePlace);
-        map.set(ExtentId(0), (None, None), Lsn(5));
-        map.set(ExtentId(1), (None, None), Lsn(8));
-        map.set(ExtentId(600), (None, None), Lsn(3));
+        map.set(ExtentId(0), Residence::default(), Lsn(5));
+        map.set(ExtentId(1), Residence::default(), Lsn(8));
+        map.set(ExtentId(600), Residence::default(), Lsn(3));
         assert_eq!(map.oldest_dirty(), Some(Lsn(3)));
         assert_eq!(map.take_dirty(1), [1]);
         assert_eq!(map.oldest_dirty(), Some(Lsn(5)));
-        map.set(ExtentId(601), (None, None), Lsn(9));
+        map.set(ExtentId(601), Residence::default(), Lsn(9));
         assert_eq!(map.take_dirty(9), [0, 1]);
         assert_eq!((map.oldest_dirty(), map.is_dirty(1)), (None, false));
     }

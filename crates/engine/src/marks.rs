@@ -33,6 +33,12 @@ marks! {
     LogPadded,
     /// Destage wrote into a clean copy and what it was made of.
     DestagedToBoth,
+    DestagedInPart,
+    PartGrown,
+    PartMadeWhole,
+    PartDestagedBelow,
+    PartWentBelow,
+    PartFilled,
     /// What only the fast drive had was written to its home, and stayed as a clean copy.
     Cleaned,
     /// A clean copy was given up, without a copy of it being made.

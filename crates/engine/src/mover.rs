@@ -12,12 +12,12 @@ use std::rc::Rc;
 use io::{Buf, Transfer};
 use policy::{FastDrive, Occasion};
 
-use crate::address::{ExtentId, Home, Tier};
+use crate::address::{BLOCK_BYTES, ExtentId, Home, Tier};
 use crate::canary::canary;
 use crate::cleaning;
 use crate::drive::Watched;
 use crate::error::Error;
-use crate::format::map_page::Residence;
+use crate::format::map_page::{Part, Residence};
 use crate::format::record::Entry;
 use crate::geometry::Class;
 use crate::inclusion;
@@ -35,13 +35,24 @@ const BATCH_BYTES: u64 = 1 << 20;
 /// all of them; that it is few who do is what counts (`courtesy.rs`).
 const FEW_BELOW: usize = 4;
 
+/// What is copied from the source to the target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Copied {
+    /// All of the extent, into a slot that was taken for it.
+    Whole,
+    /// These blocks, into a slot of the extent that has the others.
+    Blocks(Part),
+    /// Nothing: a clean copy is given up for the slow drive's own.
+    Nothing,
+}
+
 struct Move {
     extent: ExtentId,
     source: Home,
     target: Home,
-    /// The target is empty, and the data is copied there. Otherwise it has the data already: a
-    /// clean copy is given up for the slow drive's own.
-    copies: bool,
+    /// The extent's home when the move was planned.
+    planned: Home,
+    copied: Copied,
     /// What is on the slow drive stays there, or gets there, and the extent lives on the fast drive
     /// as a clean copy of it.
     original: Option<Home>,
@@ -54,7 +65,7 @@ struct Move {
 impl Move {
     /// Whether it needs the slow drive.
     fn goes_below(&self) -> bool {
-        self.copies && (self.target.tier == Tier::Slow || self.image.is_none())
+        self.copied != Copied::Nothing && (self.target.tier == Tier::Slow || self.image.is_none())
     }
 
     /// It writes the home of an extent that stays on the fast drive.
@@ -65,7 +76,25 @@ impl Move {
     /// Where the extent is afterwards.
     fn residence(&self) -> Residence {
         let home = if self.cleans() { self.source } else { self.target };
-        (Some(home), self.original)
+        Residence { original: self.original, ..Residence::at(home) }
+    }
+
+    /// Runs of the blocks that are copied: offset in the extent and bytes of each.
+    fn runs(&self, extent_bytes: u64) -> Vec<(u64, u64)> {
+        let part = match self.copied {
+            Copied::Whole => return vec![(0, extent_bytes)],
+            Copied::Nothing => return Vec::new(),
+            Copied::Blocks(part) => part,
+        };
+        let mut runs: Vec<(u64, u64)> = Vec::new();
+        for block in part.blocks(extent_bytes / BLOCK_BYTES) {
+            let at = block * BLOCK_BYTES;
+            match runs.last_mut() {
+                Some((first, bytes)) if *first + *bytes == at => *bytes += BLOCK_BYTES,
+                _ => runs.push((at, BLOCK_BYTES)),
+            }
+        }
+        runs
     }
 }
 
@@ -232,8 +261,14 @@ fn promote_candidates(
 ) {
     while moves.len() < batch && state.slots[0].free() > state.slots_kept() {
         let Some(extent) = state.placer.next_candidate() else { break };
-        let free = !state.map.get(extent).moving() && !state.guards.home_written(extent);
-        if is_below(state, extent)
+        let mapping = state.map.get(extent);
+        let free = !mapping.moving() && !state.guards.home_written(extent);
+        if mapping.part().is_some() {
+            // It has its slot already.
+            if free && state.placer.heat.is_hot(extent) {
+                push_filling(state, moves, extent);
+            }
+        } else if is_below(state, extent)
             && free
             && staging::admit(state, extent, Occasion::Rest, fast_written, now_ns)
         {
@@ -302,23 +337,57 @@ fn push_move(state: &mut State, moves: &mut Vec<Move>, extent: ExtentId, to: Tie
     if mapping.moving() || state.guards.home_written(extent) || source.tier == to {
         return false;
     }
+    if mapping.part().is_some() {
+        return push_part(state, moves, extent);
+    }
     let mut below = mapping.original();
     if canary!(DirtyCopyGivenUp) && to == Tier::Slow {
         below = below.or(state.geometry.own_slot(extent));
     }
-    let (target, copies) = match below {
-        Some(original) => (original, false),
+    let (target, copied) = match below {
+        Some(original) => (original, Copied::Nothing),
         None => {
             let Some(target) = state.take_slot(to, extent) else { return false };
-            (target, true)
+            (target, Copied::Whole)
         }
     };
     state.map.mark_moving(extent, true);
     // What is copied up may leave its original behind; then giving it up again costs nothing.
     let keeps = to == Tier::Fast && inclusion::keeps_original(state);
     let original = keeps.then_some(source);
-    moves.push(Move { extent, source, target, copies, original, image: None, wished: false });
+    let (planned, image, wished) = (source, None, false);
+    moves.push(Move { extent, source, target, planned, copied, original, image, wished });
     true
+}
+
+/// Has the blocks of a copy in part written where the others are, and gives it up.
+fn push_part(state: &mut State, moves: &mut Vec<Move>, extent: ExtentId) -> bool {
+    let mapping = state.map.get(extent);
+    let (Some(source), Some((part, target))) = (mapping.home(), mapping.part()) else {
+        return false;
+    };
+    // Recovery might still verify what is there.
+    if state.is_young(extent) && !canary!(YoungIgnored) {
+        return false;
+    }
+    state.map.mark_moving(extent, true);
+    let (planned, original, image, wished) = (source, None, None, false);
+    let copied = Copied::Blocks(part);
+    moves.push(Move { extent, source, target, planned, copied, original, image, wished });
+    true
+}
+
+/// Has the rest of an extent that is on the fast drive in part copied there.
+fn push_filling(state: &mut State, moves: &mut Vec<Move>, extent: ExtentId) {
+    let mapping = state.map.get(extent);
+    let (Some(target), Some((part, source))) = (mapping.home(), mapping.part()) else { return };
+    let extent_blocks = state.geometry.extent_blocks();
+    let rest = (0..extent_blocks).filter(|block| !part.has(*block));
+    let Some(rest) = Part::of(rest, extent_blocks) else { return };
+    state.map.mark_moving(extent, true);
+    let (planned, original, image, wished) = (target, None, None, false);
+    let copied = Copied::Blocks(rest);
+    moves.push(Move { extent, source, target, planned, copied, original, image, wished });
 }
 
 /// Copies that could not be read, while their originals are current.
@@ -343,29 +412,33 @@ enum Content {
 
 async fn copy(shared: &Rc<Shared>, moves: &mut [Move]) -> Result<(), Error> {
     let mut contents = Vec::with_capacity(moves.len());
-    for one in moves.iter_mut().filter(|one| one.copies) {
-        let mut buf = shared.io.pool().take(shared.geometry.extent_bytes as usize);
-        contents.push(match one.image.take() {
-            Some(image) => {
-                buf.copy_from_slice(&image);
-                Content::Here(buf)
-            }
-            None => {
-                let position = shared.position(one.source);
-                Content::Read(shared.drive(one.source.tier).read(position, buf))
-            }
-        });
+    for one in moves.iter_mut() {
+        let mut image = one.image.take();
+        for (at, bytes) in one.runs(shared.geometry.extent_bytes) {
+            let mut buf = shared.io.pool().take(bytes as usize);
+            let content = match image.take() {
+                Some(image) => {
+                    buf.copy_from_slice(&image);
+                    Content::Here(buf)
+                }
+                None => {
+                    let position = shared.position(one.source) + at;
+                    Content::Read(shared.drive(one.source.tier).read(position, buf))
+                }
+            };
+            contents.push((content, one.target.tier, shared.position(one.target) + at));
+        }
     }
-    let moves: Vec<&Move> = moves.iter().filter(|one| one.copies).collect();
+    let moves: Vec<&Move> = moves.iter().filter(|one| one.copied != Copied::Nothing).collect();
     let mut outcome = Ok(());
-    let mut writes = Vec::with_capacity(moves.len());
-    for (content, one) in contents.into_iter().zip(&moves) {
+    let mut writes = Vec::with_capacity(contents.len());
+    for (content, tier, position) in contents {
         let (buf, read_outcome) = match content {
             Content::Here(buf) => (buf, Ok(())),
             Content::Read(read) => read.await,
         };
         if outcome.is_ok() && (read_outcome.is_ok() || canary!(MoveOfUnreadable)) {
-            writes.push(shared.drive(one.target.tier).write(shared.position(one.target), buf));
+            writes.push(shared.drive(tier).write(position, buf));
         }
         if !canary!(MoveOfUnreadable) {
             outcome = outcome.and(read_outcome);
@@ -425,17 +498,21 @@ fn push_cleaning(state: &mut State, moves: &mut Vec<Move>, extent: ExtentId) -> 
     if held || !mapping.is_on_fast_alone() || state.is_young(extent) {
         return false;
     }
+    if mapping.part().is_some() {
+        return push_part(state, moves, extent);
+    }
     let Some(source) = mapping.home() else { return false };
     let Some(target) = state.take_slot(Tier::Slow, extent) else { return false };
     state.map.mark_moving(extent, true);
-    let (image, original) = (None, Some(target));
-    moves.push(Move { extent, source, target, copies: true, original, image, wished: false });
+    let (planned, original, image, wished) = (source, Some(target), None, false);
+    let copied = Copied::Whole;
+    moves.push(Move { extent, source, target, planned, copied, original, image, wished });
     true
 }
 
 fn settle(shared: &Shared, state: &mut State, one: &Move) {
     let mapping = state.map.get(one.extent);
-    let replaced = !mapping.moving() || mapping.home() != Some(one.source);
+    let replaced = !mapping.moving() || mapping.home() != Some(one.planned);
     if replaced && !canary!(MoveOverReplaced) {
         marks::hit(Mark::MoveDropped);
         drop_copy(state, one);
@@ -450,7 +527,16 @@ fn settle(shared: &Shared, state: &mut State, one: &Move) {
     if mapping.in_log() {
         marks::hit(Mark::MoveOvertaken);
     }
-    let bytes = state.geometry.extent_bytes;
+    let bytes: u64 = match one.copied {
+        Copied::Nothing => state.geometry.extent_bytes,
+        _ => one.runs(state.geometry.extent_bytes).iter().map(|(_, bytes)| *bytes).sum(),
+    };
+    if let Copied::Blocks(_) = one.copied {
+        marks::hit(match one.target.tier {
+            Tier::Fast => Mark::PartFilled,
+            Tier::Slow => Mark::PartWentBelow,
+        });
+    }
     match one.target.tier {
         Tier::Slow if one.cleans() => {
             marks::hit(Mark::Cleaned);
@@ -467,7 +553,8 @@ fn settle(shared: &Shared, state: &mut State, one: &Move) {
             state.counters.moves.promoted_bytes += bytes;
         }
         Tier::Slow => {
-            marks::hit(if one.copies { Mark::Demoted } else { Mark::CopyGivenUp });
+            let given_up = one.copied == Copied::Nothing;
+            marks::hit(if given_up { Mark::CopyGivenUp } else { Mark::Demoted });
             state.counters.moves.demoted_bytes += bytes;
         }
     }
@@ -475,10 +562,10 @@ fn settle(shared: &Shared, state: &mut State, one: &Move) {
 
 fn drop_copy(state: &mut State, one: &Move) {
     let mapping = state.map.get(one.extent);
-    if mapping.moving() && mapping.home() == Some(one.source) {
+    if mapping.moving() && mapping.home() == Some(one.planned) {
         state.map.mark_moving(one.extent, false);
     }
-    if one.copies {
+    if one.copied == Copied::Whole {
         state.slots[one.target.tier.index()].give_back(one.target.slot);
     }
 }

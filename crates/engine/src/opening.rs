@@ -290,6 +290,7 @@ async fn begin_session(
     state.doubts.settle(page);
     let mut superblock = pair[0].clone();
     superblock.read_only_compatible |= DOUBT_PAGE;
+    superblock.in_parts |= superblock.geometry.fits_parts();
     superblock.generation = pair[0].generation + 1;
     if canary!(GenerationNotBumped) && pair[0].generation > 0 {
         superblock.generation = pair[0].generation;
@@ -307,6 +308,9 @@ async fn begin_session(
             superblock.role = drive.tier();
             superblocks::write(io, drive, &superblock).await?;
         }
+    }
+    if superblock.in_parts {
+        state.map.allow_parts();
     }
     state.log.begin_session(superblock.generation);
     repair(io, [fast, slow], state, superblock.volume_tag()).await?;

@@ -97,7 +97,7 @@ fn plan(state: &State, at: u64, length: usize) -> (Vec<Part>, Option<Lsn>) {
         let piece_end = end.min(extent_start + extent_bytes);
         let mapping = state.map.get(extent);
         let home = |offset| home_source(state, extent, offset);
-        if !mapping.in_log() {
+        if !mapping.in_log() && mapping.part().is_none() {
             let bytes = (piece_end - cursor) as usize;
             push(&mut parts, home(cursor - extent_start), bytes);
             cursor = piece_end;
@@ -135,7 +135,13 @@ fn home_source(state: &State, extent: ExtentId, offset: u64) -> Source {
         let gone = Tier::BOTH.into_iter().find(|tier| state.is_gone(*tier));
         return Source::Gone(gone, cause);
     }
-    match state.readable_home(extent) {
+    // Of a copy in part the original has what the copy has not.
+    let below = state
+        .map
+        .get(extent)
+        .part()
+        .and_then(|(part, original)| (!part.has(offset / BLOCK_BYTES)).then_some(original));
+    match below.or_else(|| state.readable_home(extent)) {
         Some(home) if home.tier == Tier::Slow && state.stage.has(extent) => {
             Source::Staged { extent, offset: offset as usize }
         }

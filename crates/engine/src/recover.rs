@@ -17,7 +17,7 @@ use crate::canary::canary;
 use crate::doubts;
 use crate::drive::Drive;
 use crate::error::Error;
-use crate::format::map_page::ENTRIES_PER_PAGE;
+use crate::format::map_page::{ENTRIES_PER_PAGE, Residence};
 use crate::format::superblock::{State as Left, Superblock};
 use crate::log::Log;
 use crate::marks::{self, Mark};
@@ -150,7 +150,7 @@ fn trust_homes(state: &mut State, lsn: Lsn) {
     for extent in (0..state.map.extents()).map(ExtentId) {
         if state.map.get(extent).is_clean() {
             let own = state.geometry.own_slot(extent);
-            state.map.load(extent, (own, None));
+            state.map.load(extent, Residence::at(own));
         }
     }
     state.begin_alone(lsn);

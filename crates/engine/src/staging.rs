@@ -190,7 +190,9 @@ pub(crate) fn admit(
         }
         return false;
     }
-    let (placer, view) = state.placer_and_view();
+    let (placer, mut view) = state.placer_and_view();
+    // What goes up now costs the slow drive nothing, and so shall what leaves for it.
+    view.for_free = occasion == Occasion::DestagedInPart;
     if matches!(wish, Some(Wish::Hot | Wish::Pinned)) {
         let leaving = if view.free() == 0 { placer.heat.coldest(&view) } else { None };
         if view.free() == 0 && leaving.is_none() {

@@ -304,7 +304,7 @@ impl State {
     pub fn placer_and_view(&mut self) -> (&mut Placer, FastView<'_>) {
         let taken = self.fast_reserve() + self.stage.entering();
         let State { placer, map, guards, slots, geometry, wishes, .. } = self;
-        (placer, FastView { map, guards, slots, geometry, wishes, taken })
+        (placer, FastView { map, guards, slots, geometry, wishes, taken, for_free: false })
     }
 
     /// A slot for the extent on the given drive.
@@ -394,7 +394,7 @@ impl State {
 
     /// The extent was written to a fresh home: records it, and gives up what it replaces.
     pub fn settle_allocated(&mut self, pool: &Pool, extent: ExtentId, home: Home, crc: u32) {
-        let residence = (Some(home), None);
+        let residence = Residence::at(home);
         let entry = Entry::Allocate { extent, entry: self.map.form().encode(residence), crc };
         let lsn = self.log.append_entry(pool, &entry);
         self.replace_home(extent, residence, lsn);
@@ -406,7 +406,7 @@ impl State {
 
     /// Sets where the extent is by the record at `lsn`, and retires what is no longer the extent's.
     pub fn replace_home(&mut self, extent: ExtentId, residence: Residence, lsn: Lsn) {
-        let (home, original) = residence;
+        let Residence { home, original, .. } = residence;
         let mapping = self.map.get(extent);
         if mapping.in_log() && !canary!(DoubtForgottenAtMove) {
             // Without doubt as long as the slow drive knew it elsewhere; that ends now.
@@ -522,9 +522,9 @@ impl State {
         self.loss.as_ref()?.judge(extent, self.map.get(extent))
     }
 
-    /// What is the extent's: where it lives, and what its clean copy was made of.
+    /// What is the extent's: where it lives, and what its copy was made of.
     pub fn owned_by(&self, extent: ExtentId) -> [Option<Home>; 2] {
-        let (home, original) = self.map.get(extent).residence();
+        let Residence { home, original, .. } = self.map.get(extent).residence();
         [home, original]
     }
 

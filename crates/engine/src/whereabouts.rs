@@ -87,11 +87,20 @@ fn piece(shared: &Shared, state: &State, at: u64) -> Piece {
     let mapping = state.map.get(extent);
     let home = home_of(state, extent);
     let home_dirty = home == Place::Fast && !mapping.is_current_on_slow();
+    let block = BlockId(at / BLOCK_BYTES);
+    let (home, home_dirty) = match mapping.part() {
+        Some((part, _))
+            if home == Place::Fast && !part.has(block.0 % state.geometry.extent_blocks()) =>
+        {
+            (Place::Slow, false)
+        }
+        Some(_) | None => (home, home_dirty),
+    };
     if !mapping.in_log() {
-        let end = (extent.0 + 1) * shared.geometry.extent_bytes;
+        let extents_end = (extent.0 + 1) * shared.geometry.extent_bytes;
+        let end = if mapping.part().is_some() { (block.0 + 1) * BLOCK_BYTES } else { extents_end };
         return Piece { place: home, dirty: home_dirty, extent, end };
     }
-    let block = BlockId(at / BLOCK_BYTES);
     let (place, dirty) = match state.log.lookup(block) {
         Some(Logged::Lost { .. }) => (Place::Lost, false),
         Some(Logged::Data { .. }) if state.is_gone(Tier::Fast) && !alone::is_kept(state, block) => {

@@ -10,6 +10,7 @@ use crate::alone;
 use crate::canary::canary;
 use crate::error::Error;
 use crate::flush::flush_for_client;
+use crate::format::map_page::Residence;
 use crate::format::record::Entry;
 use crate::shared::{RoomTurn, Shared};
 use crate::state::State;
@@ -187,7 +188,7 @@ fn zero_step(shared: &Shared, at: u64, end: u64) -> Option<crate::Lsn> {
         let lsn = state.log.append_entry(pool, &entry);
         for extent in (first..=last).map(ExtentId) {
             if !state.map.get(extent).is_empty() {
-                state.replace_home(extent, (None, None), lsn);
+                state.replace_home(extent, Residence::default(), lsn);
                 if !canary!(TrimForgetsLog) {
                     state.forget_logged(extent);
                 }

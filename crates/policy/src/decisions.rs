@@ -51,7 +51,7 @@ impl Decisions {
             (Ok(_), Occasion::LeavesStage { .. } | Occasion::Missed { .. }) => {
                 &mut self.up_from_stage
             }
-            (Ok(_), Occasion::Destaged { .. }) => &mut self.up_from_log,
+            (Ok(_), Occasion::Destaged { .. } | Occasion::DestagedInPart) => &mut self.up_from_log,
             (Ok(_), Occasion::Rest | Occasion::StagedAtRest) => &mut self.up_at_rest,
             (Err(Refusal::NoEvidence), _) => &mut self.stays_no_evidence,
             (Err(Refusal::Stream), _) => &mut self.stays_stream,

@@ -146,6 +146,7 @@ impl Heat {
             Occasion::LeavesStage { .. } | Occasion::Missed { is_stream: true } => true,
             Occasion::Missed { is_stream: false }
             | Occasion::Destaged { .. }
+            | Occasion::DestagedInPart
             | Occasion::Rest
             | Occasion::StagedAtRest => false,
         };
@@ -161,7 +162,9 @@ impl Heat {
             Occasion::Destaged { pieces } => pieces >= SCATTERED_PIECES,
             _ => false,
         };
-        if !(is_at_hand && plenty) {
+        // Nothing moves: what was written goes to one drive instead of the other.
+        let in_part = occasion == Occasion::DestagedInPart;
+        if !(is_at_hand && plenty || in_part) {
             if let Occasion::Missed { is_stream: true } = occasion {
                 return Err(Refusal::Stream);
             }
@@ -171,7 +174,7 @@ impl Heat {
         }
         // Filling what is empty is done once. Bounding it would leave holes in streams, and each
         // hole costs the disk a positioning. At rest nobody is in the way.
-        if !plenty && !at_rest && !self.budget.covers(self.extent_bytes) {
+        if !plenty && !at_rest && !in_part && !self.budget.covers(self.extent_bytes) {
             return Err(Refusal::Budget);
         }
         let leaving = if fast.free() == 0 {
@@ -183,6 +186,9 @@ impl Heat {
         } else {
             None
         };
+        if in_part {
+            return Ok(leaving);
+        }
         if read_once {
             self.budget.spend_spare(self.extent_bytes);
         } else if plenty {

@@ -48,6 +48,8 @@ pub enum Occasion {
         /// They are so many pieces, with blocks between them that were not written.
         pieces: usize,
     },
+    /// Its blocks leave the log, and they alone go up: nothing else of it is read or written.
+    DestagedInPart,
     /// It deserved a slot before, when there was no budget for it, and the drives rest now.
     Rest,
     /// All of it is in RAM, and the drives rest now.

@@ -37,6 +37,7 @@ impl Verdict {
                 "goes up: it was read"
             }
             Verdict::Up(Occasion::Destaged { .. }) => "goes up: it was written, and is in use",
+            Verdict::Up(Occasion::DestagedInPart) => "goes up in part: it was written",
             Verdict::Up(Occasion::StagedAtRest) => "goes up: it was read, and the drives rest",
             Verdict::Up(Occasion::Rest) => "goes up: it is in use, and the drives rest",
             Verdict::Stays(Refusal::NoEvidence) => {

@@ -35,6 +35,15 @@ const ON_SLOW: u64 = 1 << 62;
 /// The extent lives on the fast drive, and what the slow drive has of it is current too.
 pub(crate) const CLEAN: u64 = 1 << 61;
 const SLOT_MASK: u64 = (1 << 40) - 1;
+/// Of an entry whose extent is on the fast drive in part: ON_SLOW and CLEAN are set both; the slot is in
+/// the lower bits, a bit for each block that it holds above.
+const PART: u64 = ON_SLOW | CLEAN;
+const PART_SLOT_BITS: u32 = 27;
+const PART_BLOCK_BITS: u32 = 32;
+const _: () = assert!(PART_SLOT_BITS + PART_BLOCK_BITS == 59);
+/// The most blocks of an extent, and the most slots of the fast drive, that such an entry can tell apart.
+pub(crate) const PART_BLOCKS_MAX: u64 = PART_BLOCK_BITS as u64;
+pub(crate) const PART_SLOTS_MAX: u64 = 1 << PART_SLOT_BITS;
 /// Of an entry that names two slots: the slow drive's is in the lower bits, the fast one's above.
 const ORIGINAL_BITS: u32 = 34;
 const COPY_BITS: u32 = 25;
@@ -74,21 +83,80 @@ pub enum EntryForm {
     TwoPlaces,
     /// Class cache: it may also be a clean copy, and its original is in its own slot.
     OwnSlot,
+    /// Class cache: some of its blocks may also be on the fast drive, the others in its own slot.
+    OwnSlotInParts,
 }
 
-/// Where an extent is: its home and, if that is a clean copy, the slot of the slow drive that holds
-/// the same.
-pub type Residence = (Option<Home>, Option<Home>);
+/// Blocks of an extent, a bit each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Part(u32);
+
+impl Part {
+    /// These blocks; `None`: it is none, or all of an extent that has so many.
+    pub fn of(blocks: impl IntoIterator<Item = u64>, extent_blocks: u64) -> Option<Part> {
+        let bits = blocks.into_iter().fold(0, |bits, block| bits | 1_u64 << block);
+        let all = (1_u64 << extent_blocks) - 1;
+        (bits != 0 && bits != all).then_some(Part(bits as u32))
+    }
+
+    /// Whether the block is one of them.
+    pub fn has(self, block: u64) -> bool {
+        u64::from(self.0) >> block & 1 == 1
+    }
+
+    /// How many they are.
+    pub fn count(self) -> u64 {
+        u64::from(self.0.count_ones())
+    }
+
+    /// Which they are, of an extent of so many.
+    pub fn blocks(self, extent_blocks: u64) -> impl Iterator<Item = u64> {
+        (0..extent_blocks).filter(move |block| self.has(*block))
+    }
+}
+
+/// Where an extent is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Residence {
+    /// Its home; a hole has none.
+    pub home: Option<Home>,
+    /// If the home is a copy: the slot of the slow drive that holds the same, or the rest.
+    pub original: Option<Home>,
+    /// The home has these blocks alone, and they are newer than the original's; the others are in the
+    /// original alone. `None`: the home has all.
+    pub part: Option<Part>,
+}
+
+impl Residence {
+    /// In one place; `None`: a hole.
+    pub fn at(home: impl Into<Option<Home>>) -> Residence {
+        Residence { home: home.into(), ..Residence::default() }
+    }
+
+    /// A clean copy.
+    pub fn copy(copy: Home, original: Home) -> Residence {
+        Residence { home: Some(copy), original: Some(original), part: None }
+    }
+
+    /// Some blocks in a copy, and the others in the original.
+    pub fn in_part(copy: Home, original: Home, part: Part) -> Residence {
+        Residence { home: Some(copy), original: Some(original), part: Some(part) }
+    }
+}
 
 impl EntryForm {
     /// Encodes where an extent is.
-    pub fn encode(self, (home, original): Residence) -> u64 {
+    pub fn encode(self, Residence { home, original, part }: Residence) -> u64 {
         let Some(original) = original else { return encode_home(home) };
         let copy = home.filter(|home| home.tier == Tier::Fast).expect("only a copy is clean");
         assert!(original.tier == Tier::Slow, "an original is below");
+        if let Some(Part(blocks)) = part {
+            assert!(self == EntryForm::OwnSlotInParts && copy.slot.0 < PART_SLOTS_MAX);
+            return MAPPED | PART | u64::from(blocks) << PART_SLOT_BITS | copy.slot.0;
+        }
         match self {
             EntryForm::OnePlace => panic!("entries of this volume name one place"),
-            EntryForm::OwnSlot => encode_home(home) | CLEAN,
+            EntryForm::OwnSlot | EntryForm::OwnSlotInParts => encode_home(home) | CLEAN,
             EntryForm::TwoPlaces => {
                 assert!(copy.slot.0 < TWO_PLACES_SLOTS_MAX[0]);
                 assert!(original.slot.0 < TWO_PLACES_SLOTS_MAX[1]);
@@ -104,23 +172,35 @@ impl EntryForm {
             let home = decode_home(raw)?;
             // In class cache each extent has its own slot there.
             let foreign = |home: Home| home.tier == Tier::Slow && home.slot.0 != extent.0;
-            let sound = self != EntryForm::OwnSlot || !home.is_some_and(foreign);
-            return sound.then_some((home, None));
+            let sound = !self.is_own_slot() || !home.is_some_and(foreign);
+            return sound.then_some(Residence::at(home));
         }
         match self {
             EntryForm::OnePlace => None,
-            EntryForm::OwnSlot => {
+            EntryForm::OwnSlotInParts if raw & PART == PART => {
+                let marks = 0b11 << (PART_SLOT_BITS + PART_BLOCK_BITS);
+                let blocks = (raw >> PART_SLOT_BITS) as u32;
+                let copy = Home { tier: Tier::Fast, slot: SlotId(raw & (PART_SLOTS_MAX - 1)) };
+                let sound = raw & MAPPED != 0 && raw & marks == 0 && blocks != 0;
+                sound.then_some(Residence::in_part(copy, slow(extent.0), Part(blocks)))
+            }
+            EntryForm::OwnSlot | EntryForm::OwnSlotInParts => {
                 let home = decode_home(raw & !CLEAN)??;
-                (home.tier == Tier::Fast).then_some((Some(home), Some(slow(extent.0))))
+                (home.tier == Tier::Fast).then_some(Residence::copy(home, slow(extent.0)))
             }
             EntryForm::TwoPlaces => {
                 let marks = 0b11 << (ORIGINAL_BITS + COPY_BITS);
                 let sound = raw & MAPPED != 0 && raw & (ON_SLOW | marks) == 0;
                 let copy = SlotId(raw >> ORIGINAL_BITS & ((1 << COPY_BITS) - 1));
                 let original = slow(raw & ((1 << ORIGINAL_BITS) - 1));
-                sound.then_some((Some(Home { tier: Tier::Fast, slot: copy }), Some(original)))
+                sound.then_some(Residence::copy(Home { tier: Tier::Fast, slot: copy }, original))
             }
         }
+    }
+
+    /// Class cache: each extent has its own slot on the slow drive.
+    pub fn is_own_slot(self) -> bool {
+        matches!(self, EntryForm::OwnSlot | EntryForm::OwnSlotInParts)
     }
 }
 
@@ -217,7 +297,7 @@ mod tests {
     fn an_entry_that_names_two_slots_is_what_it_was_when_the_form_was_made() {
         let fast = |slot| Some(Home { tier: Tier::Fast, slot: SlotId(slot) });
         let slow = |slot| Some(Home { tier: Tier::Slow, slot: SlotId(slot) });
-        for (residence, raw) in [
+        for ((home, original), raw) in [
             ((fast(0), slow(0)), 0xa000_0000_0000_0000),
             ((fast(5), slow(9)), 0xa000_0014_0000_0009),
             ((fast((1 << 25) - 1), slow((1 << 34) - 1)), 0xa7ff_ffff_ffff_ffff),
@@ -225,9 +305,33 @@ mod tests {
             ((slow(9), None), 0xc000_0000_0000_0009),
             ((None, None), 0),
         ] {
+            let residence = Residence { home, original, part: None };
             assert_eq!(EntryForm::TwoPlaces.encode(residence), raw, "{residence:?}");
             assert_eq!(EntryForm::TwoPlaces.decode(raw, ExtentId(7)), Some(residence));
         }
+    }
+
+    #[test]
+    fn an_entry_of_a_part_is_what_it_was_when_the_form_was_made() {
+        let form = EntryForm::OwnSlotInParts;
+        let copy = |slot| Home { tier: Tier::Fast, slot: SlotId(slot) };
+        let original = Home { tier: Tier::Slow, slot: SlotId(7) };
+        for (slot, blocks, raw) in [
+            (0, vec![0], 0xe000_0000_0800_0000),
+            (5, vec![0, 3], 0xe000_0000_4800_0005),
+            ((1 << 27) - 1, (1..32).collect(), 0xe7ff_ffff_f7ff_ffff),
+        ] {
+            let part = Part::of(blocks.clone(), 32).unwrap();
+            assert_eq!(part.blocks(32).collect::<Vec<_>>(), blocks);
+            assert_eq!(part.count(), blocks.len() as u64);
+            let residence = Residence::in_part(copy(slot), original, part);
+            assert_eq!(form.encode(residence), raw, "{residence:?}");
+            assert_eq!(form.decode(raw, ExtentId(7)), Some(residence));
+            assert_eq!(form.decode(raw & !MAPPED, ExtentId(7)), None);
+            assert_eq!(EntryForm::OwnSlot.decode(raw, ExtentId(7)), None);
+        }
+        assert_eq!(form.decode(MAPPED | PART | 5, ExtentId(7)), None, "a part of no block");
+        assert_eq!([Part::of([], 32), Part::of(0..32, 32), Part::of(0..16, 16)], [None; 3]);
     }
 
     #[test]
@@ -236,9 +340,11 @@ mod tests {
         let [one, two, own] = [EntryForm::OnePlace, EntryForm::TwoPlaces, EntryForm::OwnSlot];
         let clean = MAPPED | CLEAN | 5;
         assert_eq!(one.decode(clean, extent), None);
-        let copy = Some(Home { tier: Tier::Fast, slot: SlotId(5) });
-        let original = Some(Home { tier: Tier::Slow, slot: SlotId(7) });
-        assert_eq!(own.decode(clean, extent), Some((copy, original)));
+        let copy = Home { tier: Tier::Fast, slot: SlotId(5) };
+        let original = Home { tier: Tier::Slow, slot: SlotId(7) };
+        for own in [own, EntryForm::OwnSlotInParts] {
+            assert_eq!(own.decode(clean, extent), Some(Residence::copy(copy, original)));
+        }
         for form in [one, two, own] {
             assert_eq!(form.decode(CLEAN, extent), None);
             assert_eq!(form.decode(clean | ON_SLOW, extent), None);

@@ -30,7 +30,7 @@ const MAGIC: &[u8; 16] = b"bimetal-volume\r\n";
 const VERSION: u32 = 1;
 /// Features this version understands; an unknown incompatible one forbids opening, an unknown
 /// read-only-compatible one forbids writing.
-const INCOMPATIBLE_KNOWN: u64 = CACHE_CLASS | TWO_PLACES;
+const INCOMPATIBLE_KNOWN: u64 = CACHE_CLASS | TWO_PLACES | IN_PARTS;
 const READ_ONLY_COMPATIBLE_KNOWN: u64 = DOUBT_PAGE;
 /// The slow drive keeps a doubt page (`doubt_page.rs`); who writes the volume must keep it true.
 pub const DOUBT_PAGE: u64 = 1;
@@ -38,6 +38,8 @@ pub const DOUBT_PAGE: u64 = 1;
 const CACHE_CLASS: u64 = 1;
 /// Class span: map entries may be clean copies, and name the slots of both drives.
 const TWO_PLACES: u64 = 2;
+/// Class cache: map entries may say which blocks of an extent are on the fast drive.
+const IN_PARTS: u64 = 4;
 
 const AT_MAGIC: usize = 0;
 const AT_VERSION: usize = AT_MAGIC + 16;
@@ -176,6 +178,9 @@ pub struct Superblock {
     pub wishes: Wishes,
     /// Class span: map entries may name two places. Set before the first one does, and for good.
     pub two_places: bool,
+    /// Class cache: map entries may say that some blocks of an extent are on the fast drive. Set before the
+    /// first one does, and for good.
+    pub in_parts: bool,
     /// Features that an older version cannot write.
     pub read_only_compatible: u64,
 }
@@ -231,7 +236,7 @@ impl Superblock {
         );
         put_u64(out, AT_FEATURES + 8, self.read_only_compatible);
         let incompatible = match class {
-            Class::Cache => CACHE_CLASS,
+            Class::Cache => CACHE_CLASS | IN_PARTS * u64::from(self.in_parts),
             Class::Span => TWO_PLACES * u64::from(self.two_places),
         };
         put_u64(out, AT_FEATURES + 16, incompatible);
@@ -350,6 +355,10 @@ impl Superblock {
         if two_places && !geometry.fits_two_places() {
             return None;
         }
+        let in_parts = is_cache && u64_at(bytes, AT_FEATURES + 16) & IN_PARTS != 0;
+        if in_parts && !geometry.fits_parts() {
+            return None;
+        }
         let ranges = u32_at(bytes, AT_WISHES) as usize;
         let wish = |n: usize| {
             let at = AT_WISHES + 4 + n * WISH_BYTES;
@@ -401,6 +410,7 @@ impl Superblock {
             },
             wishes,
             two_places,
+            in_parts,
             read_only_compatible: u64_at(bytes, AT_FEATURES + 8),
         };
         // Counts near the end of u64 would overflow; an LSN per block takes 10^13 years to get there.
@@ -420,6 +430,7 @@ impl Superblock {
     /// What the entries of the map may say.
     pub fn entry_form(&self) -> EntryForm {
         match self.geometry.class {
+            Class::Cache if self.in_parts => EntryForm::OwnSlotInParts,
             Class::Cache => EntryForm::OwnSlot,
             Class::Span if self.two_places => EntryForm::TwoPlaces,
             Class::Span => EntryForm::OnePlace,
@@ -478,6 +489,7 @@ pub(crate) mod tests {
             },
             wishes: Wishes::default().with(7, 9, Some(Wish::Pinned)).unwrap(),
             two_places: true,
+            in_parts: false,
             read_only_compatible: 0,
         }
     }
@@ -529,7 +541,7 @@ pub(crate) mod tests {
     fn an_unknown_feature_is_named_not_guessed() {
         let mut bytes = vec![0; SUPERBLOCK_BYTES];
         example().encode(&mut bytes, 0);
-        put_u64(&mut bytes, AT_FEATURES + 16, 4);
+        put_u64(&mut bytes, AT_FEATURES + 16, 8);
         let crc = crc32c_around(&bytes, AT_CRC);
         put_u32(&mut bytes, AT_CRC, crc);
         let problem = Superblock::decode(&bytes, 0).unwrap_err();

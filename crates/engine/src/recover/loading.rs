@@ -245,7 +245,7 @@ fn apply_page(state: &mut State, page: u64, bytes: &[u8]) -> Result<(), Error> {
             rescue.lose(ExtentId(extent));
             continue;
         };
-        if residence.0.is_some() {
+        if residence.home.is_some() {
             state.map.load(ExtentId(extent), residence);
         }
     }

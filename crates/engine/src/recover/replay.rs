@@ -369,7 +369,7 @@ fn apply_entries(
                     state.forget_logged(*extent);
                 }
                 state.prove(|rescue| rescue.settle_whole(*extent));
-                if let (Some(home), _) = entry {
+                if let Some(home) = entry.home {
                     pending.push_back(Pending { lsn, extent: *extent, home, crc: *crc });
                 }
             }
@@ -386,7 +386,7 @@ fn apply_entries(
                 for extent in (first.0..first.0 + u64::from(*count)).map(ExtentId) {
                     state.prove(|rescue| rescue.settle_whole(extent));
                     if !state.map.get(extent).is_empty() {
-                        set(state, extent, (None, None));
+                        set(state, extent, Residence::default());
                         if !canary!(ReplayedTrimKeepsLog) {
                             state.forget_logged(extent);
                         }
