@@ -240,8 +240,8 @@ fn choose(
 fn part_above(state: &State, blocks: &[(u64, Logged)]) -> Option<Part> {
     let extent_blocks = state.geometry.extent_blocks();
     let few = blocks.len() as u64 * 4 <= extent_blocks * 3;
-    let may = state.map.form() == EntryForm::OwnSlotInParts && !state.homeward;
-    Part::of(blocks.iter().map(|(n, _)| *n), extent_blocks).filter(|_| few && may)
+    let may = state.map.form() == EntryForm::OwnSlotInParts && !state.homeward && few;
+    may.then(|| Part::of(blocks.iter().map(|(n, _)| *n), extent_blocks)).flatten()
 }
 
 /// Whether the blocks alone go up.

@@ -178,6 +178,12 @@ impl Drive {
         self.info().atomic_write_bytes >= crate::BLOCK_BYTES as u32
     }
 
+    /// Why a flush of it has failed, if one has. What was written before may be missing for good, and no
+    /// later flush tells of it.
+    pub fn failed_flush(&self) -> Option<IoError> {
+        self.0.failed_flush.borrow().clone()
+    }
+
     /// Submits a read.
     pub fn read(&self, at: u64, buf: Buf) -> Watched<Transfer> {
         self.count(|traffic| {

@@ -44,6 +44,10 @@ pub(crate) async fn write(
         if copy != drive.stale_copy() && canary!(OneSuperblock) {
             continue;
         }
+        // The other copy may be the only one that is whole.
+        if let Some(error) = drive.failed_flush() {
+            return Err(error.into());
+        }
         drive.write(COPY_POSITIONS[copy], buf).await.1?;
         if copy != drive.stale_copy() || !canary!(SuperblocksAtOnce) {
             flushed = Some(drive.flush().await?);

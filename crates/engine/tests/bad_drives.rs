@@ -3,11 +3,11 @@
 
 mod rig;
 
-use engine::{CreateOptions, Error, OpenOptions, Wish, create};
-use io::units::{GIB, KIB, MIB, SECOND_NS};
+use engine::{CreateOptions, Error, OpenOptions, TuningChange, Wish, create};
+use io::units::{GIB, KIB, MIB, MILLISECOND_NS, SECOND_NS};
 use io::{Durability, ErrorKind, Place, Volume};
 use rig::*;
-use twin::{Fault, Kind};
+use twin::{CacheLoss, DriveSpec, Fault, Kind, Simulation};
 
 fn mismatch(error: Error) -> String {
     match error {
@@ -503,4 +503,54 @@ fn what_is_pinned_comes_up_though_the_slow_drive_refused_once_and_what_cannot_be
         let up = below.iter().filter(|n| place(**n) == Place::Fast).count();
         assert_eq!((up, place(below[0])), (39, Place::Slow));
     });
+}
+
+#[test]
+fn a_superblock_is_not_written_behind_one_whose_flush_failed() {
+    for round in 0..80 {
+        // Sectors may tear, and flushes take long enough for others to wait behind them.
+        let simulation = Simulation::new(round);
+        let mut fast_spec = DriveSpec::fast("fast", 32 * MIB);
+        fast_spec.latencies.flush_ns = 5 * MILLISECOND_NS;
+        let fast = simulation.add_drive(fast_spec);
+        let slow = simulation.add_drive(DriveSpec::slow("slow", 128 * MIB));
+        let rig = Rig { simulation, fast, slow };
+        rig.create();
+        let simulation = rig.simulation.clone();
+        let io = simulation.boot();
+        let (fast_device, slow_device) = rig.devices(&io);
+        let work = {
+            let (io, simulation) = (io.clone(), simulation.clone());
+            async move {
+                let engine = open(&io, &fast_device, &slow_device).await;
+                // The log fills and is emptied, which writes superblocks, and so do settings.
+                for client in 0..3 {
+                    let (io, engine) = (io.clone(), engine.clone());
+                    io.clone().spawn(async move {
+                        let mut at = client * 8 * MIB;
+                        while engine.status().poisoned.is_none() {
+                            at = (at + 5 * 4096) % (64 * MIB);
+                            let buf = io.pool().take_zeroed(4096);
+                            drop(engine.write(at, buf, Durability::Volatile).await);
+                        }
+                    });
+                }
+                let settings = engine.clone();
+                io.spawn(async move {
+                    let mut quiet = false;
+                    while settings.tune(TuningChange::Quiet(quiet)).await.is_ok() {
+                        quiet = !quiet;
+                    }
+                });
+                io.sleep(400 * MILLISECOND_NS + round * MILLISECOND_NS * 7 / 3).await;
+                simulation.strike_next(fast, Fault::FailedFlush, 1);
+                io.sleep(SECOND_NS).await;
+                assert!(engine.status().poisoned.is_some(), "no flush failed");
+            }
+        };
+        simulation.run(&io, work).done();
+        io.drop_tasks();
+        simulation.power_cut(CacheLoss::Torn(round));
+        rig.session(|_, _| async {});
+    }
 }

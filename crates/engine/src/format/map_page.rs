@@ -92,8 +92,9 @@ pub enum EntryForm {
 pub struct Part(u32);
 
 impl Part {
-    /// These blocks; `None`: it is none, or all of an extent that has so many.
+    /// These blocks; `None`: it is none, or all of an extent that has so many, at most [`PART_BLOCKS_MAX`].
     pub fn of(blocks: impl IntoIterator<Item = u64>, extent_blocks: u64) -> Option<Part> {
+        assert!(extent_blocks <= PART_BLOCKS_MAX);
         let bits = blocks.into_iter().fold(0, |bits, block| bits | 1_u64 << block);
         let all = (1_u64 << extent_blocks) - 1;
         (bits != 0 && bits != all).then_some(Part(bits as u32))
