@@ -360,6 +360,20 @@ mod cage {
         KeptOverReserve,
         /// Destage changes a clean copy and leaves it clean.
         DirtyKeepsBelow,
+        /// Of a copy in part all is read above.
+        PartReadAsWhole,
+        /// A copy in part is written in place, and what it has is not said anew.
+        PartWrittenInPlace,
+        /// A copy in part that grows is said to have the new blocks alone.
+        PartForgotten,
+        /// A copy in part is given up without being copied.
+        PartGivenUp,
+        /// What is copied up to fill a copy in part goes over what it has.
+        PartFilledOver,
+        /// Blocks of a copy in part go home, and are said to be above still.
+        PartStaysAbove,
+        /// A copy in part that goes home is given up before what was written there is durable.
+        PartNotFlushed,
         /// Changes of clean copies get no mark of doubt.
         KeptNotMarked,
         /// In deferred mode more bytes are ordered than the bound allows.

@@ -217,10 +217,12 @@ fn choose(
             let numbers = || blocks.iter().map(|(n, _)| *n);
             Some(if state.homeward {
                 let stays = |n: &u64| !numbers().any(|home| home == *n);
+                let stays = |n: &u64| stays(n) || canary!(PartStaysAbove);
                 let part = Part::of(part.blocks(extent_blocks).filter(stays), extent_blocks);
                 Target::Below { copy, original, part }
             } else {
-                let part = Part::of(part.blocks(extent_blocks).chain(numbers()), extent_blocks);
+                let known = part.blocks(extent_blocks).filter(|_| !canary!(PartForgotten));
+                let part = Part::of(known.chain(numbers()), extent_blocks);
                 Target::Part { copy, original, part, fresh: false }
             })
         }

@@ -341,6 +341,7 @@ impl Engine {
             },
             extents_mapped: state.map.mapped(),
             extents_clean: state.map.clean(),
+            extents_in_part: state.map.in_part(),
             memory_bytes: state.memory_bytes(),
             recovery: state.recovery,
         }
@@ -530,7 +531,9 @@ impl Volume for Engine {
             let mut state = self.0.state.borrow_mut();
             let last = state.extent_of(at + length - 1);
             for extent in (state.extent_of(at).0..=last.0).map(ExtentId) {
-                if state.map.get(extent).home().is_some_and(|home| home.tier == Tier::Slow) {
+                let mapping = state.map.get(extent);
+                let below = mapping.home().is_some_and(|home| home.tier == Tier::Slow);
+                if below || mapping.part().is_some() {
                     state.placer.request(extent);
                 }
             }

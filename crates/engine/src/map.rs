@@ -146,6 +146,11 @@ impl Map {
         self.on_fast_alone
     }
 
+    /// Those of them that are on the fast drive in part.
+    pub fn in_part(&self) -> u64 {
+        self.in_part
+    }
+
     /// What of their data is on the fast drive.
     pub fn dirty_bytes(&self, extent_bytes: u64) -> u64 {
         (self.on_fast_alone - self.in_part) * extent_bytes + self.part_blocks * BLOCK_BYTES

@@ -33,11 +33,17 @@ marks! {
     LogPadded,
     /// Destage wrote into a clean copy and what it was made of.
     DestagedToBoth,
+    /// Destage wrote some blocks into a slot of the fast drive, and the others stayed below.
     DestagedInPart,
+    /// Destage wrote into a copy in part.
     PartGrown,
+    /// The same, and the copy had all then.
     PartMadeWhole,
+    /// Destage wrote into the original of a copy in part.
     PartDestagedBelow,
+    /// A copy in part was written where the others are, and given up.
     PartWentBelow,
+    /// What was missing of a copy in part was copied up.
     PartFilled,
     /// What only the fast drive had was written to its home, and stayed as a clean copy.
     Cleaned,

@@ -245,7 +245,7 @@ fn enter_at_rest(state: &mut State, batch: usize, fast_written: u64, now_ns: u64
 fn promote_staged(state: &mut State, moves: &mut Vec<Move>, batch: usize) {
     while moves.len() < batch && state.slots[0].free() > state.slots_kept() {
         let Some((extent, image)) = state.stage.take_entering() else { break };
-        if is_below(state, extent) && push_move(state, moves, extent, Tier::Fast) {
+        if is_below(state, extent) && push_up(state, moves, extent) {
             marks::hit(Mark::PromotedFromStage);
             moves.last_mut().expect("just pushed").image = Some(image);
         }
@@ -261,18 +261,12 @@ fn promote_candidates(
 ) {
     while moves.len() < batch && state.slots[0].free() > state.slots_kept() {
         let Some(extent) = state.placer.next_candidate() else { break };
-        let mapping = state.map.get(extent);
-        let free = !mapping.moving() && !state.guards.home_written(extent);
-        if mapping.part().is_some() {
-            // It has its slot already.
-            if free && state.placer.heat.is_hot(extent) {
-                push_filling(state, moves, extent);
-            }
-        } else if is_below(state, extent)
+        let free = !state.map.get(extent).moving() && !state.guards.home_written(extent);
+        if is_below(state, extent)
             && free
             && staging::admit(state, extent, Occasion::Rest, fast_written, now_ns)
         {
-            push_move(state, moves, extent, Tier::Fast);
+            push_up(state, moves, extent);
         }
     }
 }
@@ -300,7 +294,11 @@ fn grant_wishes(
             state.wish_hand.go_to(extent.0);
             break;
         }
-        if push_move(state, moves, extent, if up { Tier::Fast } else { Tier::Slow }) {
+        let pushed = match up {
+            true => push_up(state, moves, extent),
+            false => push_move(state, moves, extent, Tier::Slow),
+        };
+        if pushed {
             moves.last_mut().expect("just pushed").wished = true;
         }
     }
@@ -310,16 +308,18 @@ fn grant_wishes(
 fn next_wished(state: &mut State, now_ns: u64) -> Option<(ExtentId, Wish)> {
     let hand = state.wish_hand.at()?;
     for range in state.wishes.ranges() {
-        let wanted = match range.wish {
-            Wish::Pinned => Tier::Slow,
-            Wish::Cold => Tier::Fast,
-            Wish::Hot | Wish::Stream => continue,
+        let is_elsewhere = |extent| match range.wish {
+            Wish::Pinned => is_below(state, extent),
+            _ => state.map.get(extent).home().is_some_and(|home| home.tier == Tier::Fast),
         };
+        if matches!(range.wish, Wish::Hot | Wish::Stream) {
+            continue;
+        }
         for extent in range.first.max(hand)..range.first + range.count {
-            let home = state.map.get(ExtentId(extent)).home();
-            if home.is_some_and(|home| home.tier == wanted) {
+            if is_elsewhere(ExtentId(extent)) {
+                let wish = range.wish;
                 state.wish_hand.go_to(extent + 1);
-                return Some((ExtentId(extent), range.wish));
+                return Some((ExtentId(extent), wish));
             }
         }
     }
@@ -327,8 +327,18 @@ fn next_wished(state: &mut State, now_ns: u64) -> Option<(ExtentId, Wish)> {
     None
 }
 
+/// Whether the slow drive has the newest of it, or of a part.
 fn is_below(state: &State, extent: ExtentId) -> bool {
-    state.map.get(extent).home().is_some_and(|home| home.tier == Tier::Slow)
+    let mapping = state.map.get(extent);
+    mapping.part().is_some() || mapping.home().is_some_and(|home| home.tier == Tier::Slow)
+}
+
+/// Has the extent copied up, or what of it is not there.
+fn push_up(state: &mut State, moves: &mut Vec<Move>, extent: ExtentId) -> bool {
+    match state.map.get(extent).part() {
+        Some(_) => push_filling(state, moves, extent),
+        None => push_move(state, moves, extent, Tier::Fast),
+    }
 }
 
 fn push_move(state: &mut State, moves: &mut Vec<Move>, extent: ExtentId, to: Tier) -> bool {
@@ -372,22 +382,29 @@ fn push_part(state: &mut State, moves: &mut Vec<Move>, extent: ExtentId) -> bool
     }
     state.map.mark_moving(extent, true);
     let (planned, original, image, wished) = (source, None, None, false);
-    let copied = Copied::Blocks(part);
+    let copied = if canary!(PartGivenUp) { Copied::Nothing } else { Copied::Blocks(part) };
     moves.push(Move { extent, source, target, planned, copied, original, image, wished });
     true
 }
 
 /// Has the rest of an extent that is on the fast drive in part copied there.
-fn push_filling(state: &mut State, moves: &mut Vec<Move>, extent: ExtentId) {
+fn push_filling(state: &mut State, moves: &mut Vec<Move>, extent: ExtentId) -> bool {
     let mapping = state.map.get(extent);
-    let (Some(target), Some((part, source))) = (mapping.home(), mapping.part()) else { return };
+    let (Some(target), Some((part, source))) = (mapping.home(), mapping.part()) else {
+        return false;
+    };
+    if mapping.moving() || state.guards.home_written(extent) {
+        return false;
+    }
     let extent_blocks = state.geometry.extent_blocks();
     let rest = (0..extent_blocks).filter(|block| !part.has(*block));
-    let Some(rest) = Part::of(rest, extent_blocks) else { return };
+    let over = part.blocks(extent_blocks).take(usize::from(canary!(PartFilledOver)));
+    let Some(rest) = Part::of(rest.chain(over), extent_blocks) else { return false };
     state.map.mark_moving(extent, true);
     let (planned, original, image, wished) = (target, None, None, false);
     let copied = Copied::Blocks(rest);
     moves.push(Move { extent, source, target, planned, copied, original, image, wished });
+    true
 }
 
 /// Copies that could not be read, while their originals are current.
@@ -413,12 +430,12 @@ enum Content {
 async fn copy(shared: &Rc<Shared>, moves: &mut [Move]) -> Result<(), Error> {
     let mut contents = Vec::with_capacity(moves.len());
     for one in moves.iter_mut() {
-        let mut image = one.image.take();
+        let image = one.image.take();
         for (at, bytes) in one.runs(shared.geometry.extent_bytes) {
             let mut buf = shared.io.pool().take(bytes as usize);
-            let content = match image.take() {
+            let content = match &image {
                 Some(image) => {
-                    buf.copy_from_slice(&image);
+                    buf.copy_from_slice(&image[at as usize..][..bytes as usize]);
                     Content::Here(buf)
                 }
                 None => {
@@ -449,7 +466,9 @@ async fn copy(shared: &Rc<Shared>, moves: &mut [Move]) -> Result<(), Error> {
     }
     outcome?;
     for tier in Tier::BOTH {
-        let forgotten = canary!(CleanedNotFlushed) && moves.iter().all(|one| one.cleans());
+        let in_parts = |one: &&Move| matches!(one.copied, Copied::Blocks(_));
+        let forgotten = canary!(CleanedNotFlushed) && moves.iter().all(|one| one.cleans())
+            || canary!(PartNotFlushed) && moves.iter().all(in_parts);
         let written = moves.iter().any(|one| one.target.tier == tier)
             && !canary!(MoveNotFlushed)
             && !forgotten;

@@ -136,11 +136,9 @@ fn home_source(state: &State, extent: ExtentId, offset: u64) -> Source {
         return Source::Gone(gone, cause);
     }
     // Of a copy in part the original has what the copy has not.
-    let below = state
-        .map
-        .get(extent)
-        .part()
-        .and_then(|(part, original)| (!part.has(offset / BLOCK_BYTES)).then_some(original));
+    let below = state.map.get(extent).part().and_then(|(part, original)| {
+        (!part.has(offset / BLOCK_BYTES) && !canary!(PartReadAsWhole)).then_some(original)
+    });
     match below.or_else(|| state.readable_home(extent)) {
         Some(home) if home.tier == Tier::Slow && state.stage.has(extent) => {
             Source::Staged { extent, offset: offset as usize }

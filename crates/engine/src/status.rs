@@ -220,6 +220,8 @@ pub struct Status {
     /// Of these, those on the fast drive of which the slow drive has the same: their originals take
     /// slots there.
     pub extents_clean: u64,
+    /// Class cache: extents of which only some blocks are on the fast drive, all of them dirty.
+    pub extents_in_part: u64,
     /// RAM for map, heat, bitmaps and the log index, as allocated now, in bytes.
     pub memory_bytes: u64,
     /// How the volume came up.

@@ -405,7 +405,7 @@ fn route(state: &State, extent: ExtentId, bytes: u64) -> Route {
     let believed = mapping.is_clean() && !canary!(CopyWrittenClean);
     let settled = (!mapping.in_log() || canary!(InPlaceUnderLog))
         && !believed
-        && mapping.part().is_none()
+        && (mapping.part().is_none() || canary!(PartWrittenInPlace))
         && (!mapping.moving() || canary!(InPlaceWhileMoving))
         && (!state.is_young(extent) || canary!(YoungIgnored));
     let fast_to_spare = state.slots[0].free() > state.fast_reserve();

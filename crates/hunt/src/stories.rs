@@ -17,6 +17,7 @@ mod leaving;
 mod moving;
 mod opening;
 mod paging;
+mod parting;
 mod racing;
 mod refusing;
 mod slots;
@@ -177,6 +178,10 @@ pub fn cache_stories(seed: u64, atomic_write_bytes: u32) -> Vec<(CacheMode, Stor
         through::dirty_copies(&drives),
         cleaning::given_up_for_their_homes(&drives),
         cleaning::written_as_they_go_home(&drives),
+        parting::grown_and_replaced(&drives),
+        parting::written_as_they_go_home(&drives),
+        parting::filled_as_they_are_hot(&drives),
+        parting::into_write_through(&drives),
     ]
 }
 

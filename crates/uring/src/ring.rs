@@ -1,7 +1,8 @@
 //! Carries calls out on an io_uring.
 //!
-//! * One `io_uring_enter` a round submits everything the round asked for, waits, and runs the
-//!   kernel's deferred work; completions are then reaped in one batch.
+//! * One `io_uring_enter` a round submits what the round asked for, waits, and runs the kernel's
+//!   deferred work; completions are then reaped in one batch. Of many requests the first are
+//!   submitted sooner ([`SUBMITTED_TOGETHER`]).
 //! * The arena is registered as fixed buffers and drives as fixed files where the kernel allows
 //!   it; what cannot be registered works all the same.
 //! * More entries than the submission queue holds wait in `backlog`; more completions than the
@@ -47,6 +48,11 @@ const COUNT_MAX: usize = 1 << 30;
 /// single client; the upper one is the kernel's own.
 const ENTRIES_MIN: u32 = 8;
 const ENTRIES_MAX: u32 = 32 << 10;
+
+/// So many entries are not kept waiting for the round to end: with more a drive rests while we work on the
+/// requests of a deep queue, and we while it does. Each submission is a system call of its own: with less
+/// the processor is the limit sooner. (docs/performance.md)
+const SUBMITTED_TOGETHER: usize = 4;
 
 /// Threads for trims and zeroing: one long job should not hold up a short one.
 const WORKERS_MAX: usize = 2;
@@ -257,6 +263,10 @@ impl Ring {
         // Behind a backlog there is no overtaking: a cancellation must follow its operation.
         if !self.backlog.is_empty() || !self.try_push(&entry) {
             self.backlog.push_back(entry);
+        }
+        if self.ring.submission().len() >= SUBMITTED_TOGETHER {
+            // What the kernel does not take now it is given at the end of the round.
+            let _ = self.ring.submit();
         }
     }
 
