@@ -1,7 +1,8 @@
 //! A map page, as a volume with the right tag would find it at its place.
 
 use engine::format::map_page::{
-    ENTRIES_PER_PAGE, EntryForm, PAGE_BYTES, PageCopy, encode, encode_home, entries, examine,
+    ENTRIES_PER_PAGE, EntryForm, PAGE_BYTES, PageCopy, Part, Residence, encode, encode_home,
+    entries, examine,
 };
 use engine::{ExtentId, Home, Lsn, SlotId, Tier};
 
@@ -22,7 +23,9 @@ fn run(bytes: &[u8]) {
     make_checksum_right(&mut page, CRC_AT);
     let PageCopy::Valid(lsn) = examine(&page, TAG, PAGE) else { return };
     let raw: Vec<u64> = entries(&page).collect();
-    for form in [EntryForm::OnePlace, EntryForm::TwoPlaces, EntryForm::OwnSlot] {
+    for form in
+        [EntryForm::OnePlace, EntryForm::TwoPlaces, EntryForm::OwnSlot, EntryForm::OwnSlotInParts]
+    {
         let first = PAGE * ENTRIES_PER_PAGE as u64;
         for (extent, entry) in (first..).map(ExtentId).zip(&raw) {
             if let Some(residence) = form.decode(*entry, extent) {
@@ -43,21 +46,28 @@ fn seeds() -> Vec<Seed> {
         seed(name, &bytes[..64 + raw.len() * 8])
     };
     let home = |tier, slot| encode_home(Some(Home { tier, slot: SlotId(slot) }));
+    let in_part = |blocks: &[u64]| {
+        let part = Part::of(blocks.iter().copied(), 32).expect("some blocks");
+        let own = Home { tier: Tier::Slow, slot: SlotId(PAGE * ENTRIES_PER_PAGE as u64) };
+        let copy = Home { tier: Tier::Fast, slot: SlotId(6) };
+        EntryForm::OwnSlotInParts.encode(Residence::in_part(copy, own, part))
+    };
     vec![
         page("holes", &[]),
         page("both-drives", &[home(Tier::Fast, 0), 0, home(Tier::Slow, 7), home(Tier::Slow, 8)]),
         page(
             "two-places",
             &[
-                EntryForm::TwoPlaces.encode((
-                    Some(Home { tier: Tier::Fast, slot: SlotId(5) }),
-                    Some(Home { tier: Tier::Slow, slot: SlotId(9) }),
+                EntryForm::TwoPlaces.encode(Residence::copy(
+                    Home { tier: Tier::Fast, slot: SlotId(5) },
+                    Home { tier: Tier::Slow, slot: SlotId(9) },
                 )),
                 home(Tier::Slow, 9),
                 u64::MAX,
                 7 << 61,
             ],
         ),
+        page("in-parts", &[in_part(&[0]), in_part(&[1, 30, 31]), 7 << 61, u64::MAX >> 5]),
         page("full", &(0..64).map(|slot| home(Tier::Slow, slot)).collect::<Vec<_>>()),
     ]
 }

@@ -32,6 +32,7 @@ fn superblock(role: Tier, state: State) -> Superblock {
         tuning: engine::Tuning::default(),
         wishes: engine::Wishes::default(),
         two_places: false,
+        in_parts: false,
         read_only_compatible: 0,
     }
 }
