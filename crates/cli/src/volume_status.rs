@@ -96,6 +96,9 @@ pub struct VolumeStatus {
     /// Of these, those on the fast drive of which the slow drive has the same.
     #[serde(default)]
     pub extents_clean: Option<u64>,
+    /// Of the mapped ones, those of which only some blocks are on the fast drive, and the others on the slow one.
+    #[serde(default)]
+    pub extents_in_part: Option<u64>,
     /// Who serves it; `None` when nobody does.
     pub server: Option<ServerStatus>,
     /// What cannot be read because a drive is gone or of damage; `None` while all is well.
@@ -401,6 +404,7 @@ impl VolumeStatus {
             buffer_bytes: Some(buffers.held_bytes as u64),
             extents_mapped: Some(engine.extents_mapped),
             extents_clean: Some(engine.extents_clean),
+            extents_in_part: Some(engine.extents_in_part),
             server: Some(server),
             loss: engine.loss.map(LossStatus::from),
             requests: Some(RequestStatus {
@@ -490,6 +494,7 @@ impl VolumeStatus {
             buffer_bytes: None,
             extents_mapped: None,
             extents_clean: None,
+            extents_in_part: None,
             server: None,
             loss: None,
             requests: None,

@@ -216,8 +216,8 @@ fn choose(
             let extent_blocks = state.geometry.extent_blocks();
             let numbers = || blocks.iter().map(|(n, _)| *n);
             Some(if state.homeward {
-                let stays = |n: &u64| !numbers().any(|home| home == *n);
-                let stays = |n: &u64| stays(n) || canary!(PartStaysAbove);
+                let goes = |n: u64| numbers().any(|number| number == n);
+                let stays = |n: &u64| !goes(*n) || canary!(PartStaysAbove);
                 let part = Part::of(part.blocks(extent_blocks).filter(stays), extent_blocks);
                 Target::Below { copy, original, part }
             } else {

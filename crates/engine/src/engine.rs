@@ -342,6 +342,7 @@ impl Engine {
             extents_mapped: state.map.mapped(),
             extents_clean: state.map.clean(),
             extents_in_part: state.map.in_part(),
+            part_bytes: state.map.part_bytes(),
             memory_bytes: state.memory_bytes(),
             recovery: state.recovery,
         }

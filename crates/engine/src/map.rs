@@ -8,7 +8,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use crate::address::{BLOCK_BYTES, ExtentId, Home, Lsn, Tier};
-use crate::format::map_page::{CLEAN, ENTRIES_PER_PAGE, EntryForm, Part, Residence};
+use crate::format::map_page::{CLEAN, ENTRIES_PER_PAGE, EntryForm, PART, Part, Residence};
 
 /// Some of the extent's blocks are in the log (or were: cleared when none is left).
 const IN_LOG: u64 = 1 << 59;
@@ -46,13 +46,16 @@ impl Mapping {
     /// The blocks that the home has, and the slot of the slow drive that has the others, of an extent
     /// that is in both.
     pub fn part(self) -> Option<(Part, Home)> {
+        if self.raw & PART != PART {
+            return None;
+        }
         let Residence { original, part, .. } = self.residence();
         part.zip(original)
     }
 
     /// The extent lives on the fast drive, and a slot of the slow drive has the same.
     pub fn is_clean(self) -> bool {
-        self.raw & CLEAN != 0 && self.part().is_none()
+        self.raw & PART == CLEAN
     }
 
     /// What the slow drive has of the extent, if anything, is not current, or not all of it.
@@ -146,14 +149,19 @@ impl Map {
         self.on_fast_alone
     }
 
-    /// Those of them that are on the fast drive in part.
+    /// Those of [`Map::on_fast_alone`] that are there in part.
     pub fn in_part(&self) -> u64 {
         self.in_part
     }
 
-    /// What of their data is on the fast drive.
+    /// What of those is there.
+    pub fn part_bytes(&self) -> u64 {
+        self.part_blocks * BLOCK_BYTES
+    }
+
+    /// Of the data of [`Map::on_fast_alone`], what is on the fast drive.
     pub fn dirty_bytes(&self, extent_bytes: u64) -> u64 {
-        (self.on_fast_alone - self.in_part) * extent_bytes + self.part_blocks * BLOCK_BYTES
+        (self.on_fast_alone - self.in_part) * extent_bytes + self.part_bytes()
     }
 
     /// Extents of the fast drive of which the slow drive has the same.

@@ -222,6 +222,8 @@ pub struct Status {
     pub extents_clean: u64,
     /// Class cache: extents of which only some blocks are on the fast drive, all of them dirty.
     pub extents_in_part: u64,
+    /// What of them is there.
+    pub part_bytes: u64,
     /// RAM for map, heat, bitmaps and the log index, as allocated now, in bytes.
     pub memory_bytes: u64,
     /// How the volume came up.

@@ -508,3 +508,61 @@ fn in_write_around_reads_fill_the_fast_drive_and_writes_leave_it() {
         expect(&io, &engine, 0, 4096, 4).await;
     });
 }
+
+#[test]
+fn blocks_that_leave_the_log_go_up_alone_and_are_where_they_are_said_to_be() {
+    let rig = rig(30, CacheMode::WriteThrough);
+    let check = |engine: Engine, io: Io| async move {
+        for extent in 0..6 {
+            let (at, version) = (extent * EXTENT_BYTES, if extent < 4 { 2 } else { 1 });
+            expect(&io, &engine, at, 3 * 4096, 1).await;
+            expect(&io, &engine, at + 3 * 4096, 8192, version).await;
+            expect(&io, &engine, at + 5 * 4096, EXTENT - 5 * 4096, 1).await;
+        }
+        let status = engine.status();
+        assert_eq!((status.extents_in_part, status.part_bytes), (4, 4 * 8192));
+        assert_eq!(status.dirty_bytes, 4 * 8192, "the blocks, and nothing in the log");
+        let places = engine.places(0, EXTENT_BYTES, 9);
+        let told: Vec<_> = places.iter().map(|span| (span.place, span.length)).collect();
+        let (before, above) = (3 * 4096, 2 * 4096);
+        let behind = EXTENT_BYTES - before - above;
+        let all = [(Place::Slow, before), (Place::Fast, above), (Place::Slow, behind)];
+        assert_eq!(told, all);
+    };
+    rig.session(|io, engine| async move {
+        for extent in 0..6 {
+            put(&io, &engine, extent * EXTENT_BYTES, EXTENT, 1).await;
+        }
+        engine.set_cache_mode(CacheMode::WriteBack).await.unwrap();
+        for extent in 0..4 {
+            put(&io, &engine, extent * EXTENT_BYTES + 3 * 4096, 8192, 2).await;
+        }
+        engine.flush().await.unwrap();
+        let reads = engine.status().drives[1].traffic.reads;
+        io.sleep(SECOND_NS).await;
+        assert_eq!(engine.status().drives[1].traffic.reads, reads, "nothing was read for it");
+        check(engine, io).await;
+    });
+    rig.session(|io, engine| check(engine, io));
+    rig.assert_sound();
+    // Of an extent in part no drive has all.
+    rig.run(|io, _, _| {
+        let rig = &rig;
+        async move {
+            let options = OpenOptions { degraded: true, ..OpenOptions::default() };
+            let engine = open_slow_alone(rig, &io, options).await.unwrap();
+            let lost = engine.lost_ranges(0, 6 * EXTENT_BYTES);
+            let bytes: u64 = lost.iter().map(|range| range.length).sum();
+            assert_eq!((lost[0].at, bytes), (0, 4 * EXTENT_BYTES), "{lost:?}");
+            expect(&io, &engine, 4 * EXTENT_BYTES, EXTENT, 1).await;
+        }
+    });
+    // At rest the blocks go home, and the slots are free.
+    rig.session(|io, engine| async move {
+        io.sleep(30 * SECOND_NS).await;
+        let status = engine.status();
+        assert_eq!((status.extents_in_part, status.dirty_bytes), (0, 0));
+        assert_eq!(status.drives[0].slots_free, status.drives[0].slots);
+        expect(&io, &engine, 3 * 4096, 8192, 2).await;
+    });
+}

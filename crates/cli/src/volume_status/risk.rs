@@ -29,13 +29,14 @@ impl RiskStatus {
                 fast_bytes: used(Tier::Fast).saturating_sub(clean) + engine.log.dirty_bytes,
                 slow_bytes: used(Tier::Slow).saturating_sub(clean),
             },
-            // A dirty copy is newer than what is below it.
+            // A dirty copy is newer than what is below it; of an extent in part neither drive has all.
             Class::Cache => {
-                let dirty = engine.dirty_bytes - engine.log.dirty_bytes;
+                let part = engine.extents_in_part * extent_bytes - engine.part_bytes;
+                let whole = engine.dirty_bytes - engine.log.dirty_bytes - engine.part_bytes;
                 RiskStatus {
-                    fast_bytes: engine.dirty_bytes,
+                    fast_bytes: engine.dirty_bytes + part,
                     slow_bytes: (engine.extents_mapped * extent_bytes)
-                        .saturating_sub(clean + dirty),
+                        .saturating_sub(clean + whole),
                 }
             }
         }

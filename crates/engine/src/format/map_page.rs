@@ -37,7 +37,7 @@ pub(crate) const CLEAN: u64 = 1 << 61;
 const SLOT_MASK: u64 = (1 << 40) - 1;
 /// Of an entry whose extent is on the fast drive in part: ON_SLOW and CLEAN are set both; the slot is in
 /// the lower bits, a bit for each block that it holds above.
-const PART: u64 = ON_SLOW | CLEAN;
+pub(crate) const PART: u64 = ON_SLOW | CLEAN;
 const PART_SLOT_BITS: u32 = 27;
 const PART_BLOCK_BITS: u32 = 32;
 const _: () = assert!(PART_SLOT_BITS + PART_BLOCK_BITS == 59);

@@ -545,7 +545,7 @@ pub(crate) mod tests {
         let crc = crc32c_around(&bytes, AT_CRC);
         put_u32(&mut bytes, AT_CRC, crc);
         let problem = Superblock::decode(&bytes, 0).unwrap_err();
-        assert!(matches!(problem, SuperblockProblem::TooNew(text) if text.contains("0x4")));
+        assert!(matches!(problem, SuperblockProblem::TooNew(text) if text.contains("0x8")));
     }
 
     #[test]
