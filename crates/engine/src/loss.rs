@@ -195,7 +195,7 @@ impl Loss {
         // Of a clean copy either drive has all.
         let either = mapping.is_clean() && !self.is_gone(Tier::Slow);
         // Of a copy in part neither has all.
-        if mapping.part().is_some() && !self.gone.is_empty() {
+        if mapping.part().is_some() && self.gone.iter().any(Option::is_some) {
             return Some(LossCause::LivedThere);
         }
         match mapping.home() {

@@ -73,6 +73,12 @@ impl Move {
         self.original.is_some() && self.target.tier == Tier::Slow
     }
 
+    /// It brings home what the slow drive's map is to be told of: a dirty copy, or one in part.
+    fn comes_home(&self) -> bool {
+        let in_part = matches!(self.copied, Copied::Blocks(_)) && self.target.tier == Tier::Slow;
+        self.cleans() || in_part
+    }
+
     /// Where the extent is afterwards.
     fn residence(&self) -> Residence {
         let home = if self.cleans() { self.source } else { self.target };
@@ -115,12 +121,12 @@ pub(crate) async fn move_some(shared: &Rc<Shared>, effort: Effort) -> Result<boo
     let fast_written = shared.fast.traffic().write_bytes;
     let begun_ns = shared.io.now_ns();
     let moves = plan(&mut shared.state.borrow_mut(), effort, fast_written, begun_ns);
-    let cleans = moves.iter().any(Move::cleans);
+    let comes_home = moves.iter().any(Move::comes_home);
     let wished = moves.iter().any(|one| one.wished);
     let outcome = carry_out(shared, moves).await;
     let now_ns = shared.io.now_ns();
     let mut state = shared.state.borrow_mut();
-    if cleans {
+    if comes_home {
         state.cleaning.ended(begun_ns, now_ns, outcome.is_ok());
     }
     if wished && outcome.is_err() {
@@ -289,7 +295,8 @@ fn grant_wishes(
             state.wish_hand.leave_some(now_ns);
             continue;
         }
-        if up && state.slots[0].free() <= state.slots_kept() {
+        let needs_slot = up && state.map.get(extent).part().is_none();
+        if needs_slot && state.slots[0].free() <= state.slots_kept() {
             // Who leaves for it must be gone first.
             state.wish_hand.go_to(extent.0);
             break;
@@ -300,6 +307,8 @@ fn grant_wishes(
         };
         if pushed {
             moves.last_mut().expect("just pushed").wished = true;
+        } else {
+            state.wish_hand.leave_some(now_ns);
         }
     }
 }

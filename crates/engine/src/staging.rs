@@ -182,11 +182,6 @@ pub(crate) fn admit(
         state.placer.heat.decisions.stays_wear += 1;
         return false;
     }
-    if state.map.get(extent).part().is_some() {
-        // It has its slot already.
-        let wanted = matches!(wish, Some(Wish::Hot | Wish::Pinned));
-        return wanted || state.placer.heat.is_hot(extent);
-    }
     let full = !state.stage.has_room_to_enter() || state.placer.leaving_is_full();
     if full && !matches!(occasion, Occasion::Rest | Occasion::StagedAtRest) {
         state.placer.heat.decisions.stays_no_slot += 1;
@@ -194,6 +189,11 @@ pub(crate) fn admit(
             state.placer.later(extent);
         }
         return false;
+    }
+    if state.map.get(extent).part().is_some() {
+        // It has its slot already.
+        let wanted = matches!(wish, Some(Wish::Hot | Wish::Pinned));
+        return wanted || state.placer.heat.is_hot(extent);
     }
     let (placer, mut view) = state.placer_and_view();
     // What goes up now costs the slow drive nothing, and so shall what leaves for it.

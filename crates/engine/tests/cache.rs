@@ -566,3 +566,34 @@ fn blocks_that_leave_the_log_go_up_alone_and_are_where_they_are_said_to_be() {
         expect(&io, &engine, 3 * 4096, 8192, 2).await;
     });
 }
+
+#[test]
+fn what_came_home_out_of_parts_the_slow_drive_vouches_for_after_a_while() {
+    let rig = rig(31, CacheMode::WriteThrough);
+    rig.killed_session(|io, engine| async move {
+        for extent in 0..20 {
+            put(&io, &engine, extent * EXTENT_BYTES, EXTENT, 1).await;
+        }
+        engine.set_cache_mode(CacheMode::WriteBack).await.unwrap();
+        for extent in 0..20 {
+            put(&io, &engine, extent * EXTENT_BYTES, 4096, 2).await;
+        }
+        engine.flush().await.unwrap();
+        // Both drives' maps know of the parts then. They go home, and the process dies a while later.
+        io.sleep(6 * SECOND_NS).await;
+        assert_eq!(engine.status().extents_in_part, 20);
+        io.sleep(180 * SECOND_NS).await;
+        assert_eq!(engine.status().extents_in_part, 0);
+    });
+    rig.run(|io, _, _| {
+        let rig = &rig;
+        async move {
+            let options = OpenOptions { degraded: true, ..OpenOptions::default() };
+            let engine = open_slow_alone(rig, &io, options).await.unwrap();
+            assert_eq!(engine.lost_ranges(0, 20 * EXTENT_BYTES), []);
+            for extent in 0..20 {
+                expect(&io, &engine, extent * EXTENT_BYTES, 4096, 2).await;
+            }
+        }
+    });
+}

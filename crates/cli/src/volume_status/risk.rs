@@ -31,7 +31,8 @@ impl RiskStatus {
             },
             // A dirty copy is newer than what is below it; of an extent in part neither drive has all.
             Class::Cache => {
-                let part = engine.extents_in_part * extent_bytes - engine.part_bytes;
+                let part =
+                    (engine.extents_in_part * extent_bytes).saturating_sub(engine.part_bytes);
                 let whole = engine.dirty_bytes - engine.log.dirty_bytes - engine.part_bytes;
                 RiskStatus {
                     fast_bytes: engine.dirty_bytes + part,

@@ -105,6 +105,11 @@ impl Part {
         u64::from(self.0) >> block & 1 == 1
     }
 
+    /// Whether it is some of the blocks of an extent that has so many, and not all of them.
+    pub fn is_sound(self, extent_blocks: u64) -> bool {
+        Part::of(self.blocks(extent_blocks), extent_blocks) == Some(self)
+    }
+
     /// How many they are.
     pub fn count(self) -> u64 {
         u64::from(self.0.count_ones())

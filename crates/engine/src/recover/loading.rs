@@ -9,7 +9,9 @@ use crate::address::{ExtentId, Lsn, Tier};
 use crate::canary::canary;
 use crate::drive::{Drive, Watched};
 use crate::error::Error;
-use crate::format::map_page::{ENTRIES_PER_PAGE, PAGE_BYTES, PageCopy, entries, examine};
+use crate::format::map_page::{
+    ENTRIES_PER_PAGE, PAGE_BYTES, PageCopy, Residence, entries, examine,
+};
 use crate::marks::{self, Mark};
 use crate::state::State;
 
@@ -238,7 +240,10 @@ fn page_lost(source: &Source<'_>, page: u64) -> Error {
 fn apply_page(state: &mut State, page: u64, bytes: &[u8]) -> Result<(), Error> {
     let first = page * ENTRIES_PER_PAGE as u64;
     for (extent, raw) in (first..state.map.extents()).zip(entries(bytes)) {
-        let Some(residence) = state.map.form().decode(raw, ExtentId(extent)) else {
+        let blocks = state.geometry.extent_blocks();
+        let decoded = state.map.form().decode(raw, ExtentId(extent));
+        let sound = |it: &Residence| it.part.is_none_or(|part| part.is_sound(blocks));
+        let Some(residence) = decoded.filter(sound) else {
             let text = format!("map page {page} holds an impossible entry for extent {extent}");
             let Some(rescue) = &mut state.rescue else { return Err(Error::Damaged(text)) };
             rescue.note(text);

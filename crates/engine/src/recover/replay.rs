@@ -329,8 +329,13 @@ fn apply_entries(
         }
     };
     let form = state.map.form();
+    let extent_blocks = state.geometry.extent_blocks();
     let checked = |extent: ExtentId, raw: u64| match form.decode(raw, extent) {
-        Some(entry) if extent.0 < extents => Ok(entry),
+        Some(entry)
+            if extent.0 < extents && entry.part.is_none_or(|part| part.is_sound(extent_blocks)) =>
+        {
+            Ok(entry)
+        }
         _ => Err(nonsense(lsn)),
     };
     let mut place = lsn.0 + 1;
