@@ -236,7 +236,7 @@ impl Superblock {
         );
         put_u64(out, AT_FEATURES + 8, self.read_only_compatible);
         let incompatible = match class {
-            Class::Cache => CACHE_CLASS | IN_PARTS * u64::from(self.in_parts),
+            Class::Cache => CACHE_CLASS | (IN_PARTS * u64::from(self.in_parts)),
             Class::Span => TWO_PLACES * u64::from(self.two_places),
         };
         put_u64(out, AT_FEATURES + 16, incompatible);
