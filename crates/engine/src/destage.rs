@@ -190,6 +190,9 @@ fn choose(
     let home = mapping.home();
     let all = blocks.len() as u64 == state.geometry.extent_blocks();
     let zeros = blocks.iter().all(|(_, version)| matches!(version, Logged::Zero { .. }));
+    if let (Some(copy), Some((part, original)), false) = (home, mapping.part(), zeros && all) {
+        return Some(change_part(state, (copy, original, part), blocks));
+    }
     match home {
         _ if zeros && (all || home.is_none()) => Some(Target::Hole),
         None => state.take_slot_for_new(extent).map(|home| Target::Whole { home, base: None }),
@@ -211,21 +214,6 @@ fn choose(
             }
             _ => Some(Target::InPlace(base)),
         },
-        Some(copy) if mapping.part().is_some() => {
-            let (part, original) = mapping.part().expect("just seen");
-            let extent_blocks = state.geometry.extent_blocks();
-            let numbers = || blocks.iter().map(|(n, _)| *n);
-            Some(if state.homeward {
-                let goes = |n: u64| numbers().any(|number| number == n);
-                let stays = |n: &u64| !goes(*n) || canary!(PartStaysAbove);
-                let part = Part::of(part.blocks(extent_blocks).filter(stays), extent_blocks);
-                Target::Below { copy, original, part }
-            } else {
-                let known = part.blocks(extent_blocks).filter(|_| !canary!(PartForgotten));
-                let part = Part::of(known.chain(numbers()), extent_blocks);
-                Target::Part { copy, original, part, fresh: false }
-            })
-        }
         // A copy with a bad sector is given up for the slow drive's own; in write-around every one.
         Some(_) if gives_up_copy(state, extent) => {
             state.map.get(extent).original().map(Target::InPlace)
@@ -235,6 +223,29 @@ fn choose(
         }
         Some(home) => Some(Target::InPlace(home)),
     }
+}
+
+/// Where blocks of an extent go that is on the fast drive in part: there too, or home, all of them.
+fn change_part(
+    state: &State,
+    (copy, original, part): (Home, Home, Part),
+    blocks: &[(u64, Logged)],
+) -> Target {
+    let extent_blocks = state.geometry.extent_blocks();
+    let known = part.blocks(extent_blocks);
+    let numbers = || blocks.iter().map(|(n, _)| *n);
+    if state.homeward {
+        let goes = |n: u64| numbers().any(|number| number == n);
+        let stays = |n: &u64| !goes(*n) || canary!(PartStaysAbove);
+        return Target::Below {
+            copy,
+            original,
+            part: Part::of(known.filter(stays), extent_blocks),
+        };
+    }
+    let known = known.filter(|_| !canary!(PartForgotten));
+    let part = Part::of(known.chain(numbers()), extent_blocks);
+    Target::Part { copy, original, part, fresh: false }
 }
 
 /// The blocks, if the extent may live on the fast drive with these alone. Not most of it: then the rest
@@ -548,14 +559,13 @@ fn settle(shared: &Shared, jobs: &[Job], done: &[bool], before: Lsn) {
             }
             Target::InPlace(home) | Target::Whole { home, .. } => Residence::at(home),
             Target::Both { copy, own } => Residence::copy(copy, own),
-            Target::Part { copy, original, part, .. } => match part {
-                Some(part) => Residence::in_part(copy, original, part),
-                None => Residence::at(copy),
-            },
-            Target::Below { copy, original, part } => match part {
-                Some(part) => Residence::in_part(copy, original, part),
-                None => Residence::at(original),
-            },
+            Target::Part { copy, original, part: Some(part), .. }
+            | Target::Below { copy, original, part: Some(part) } => {
+                Residence::in_part(copy, original, part)
+            }
+            Target::Part { copy: home, .. } | Target::Below { original: home, .. } => {
+                Residence::at(home)
+            }
             Target::Hole => Residence::default(),
         };
         let extent = job.extent;

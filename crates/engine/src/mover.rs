@@ -50,8 +50,6 @@ struct Move {
     extent: ExtentId,
     source: Home,
     target: Home,
-    /// The extent's home when the move was planned.
-    planned: Home,
     copied: Copied,
     /// What is on the slow drive stays there, or gets there, and the extent lives on the fast drive
     /// as a clean copy of it.
@@ -63,6 +61,19 @@ struct Move {
 }
 
 impl Move {
+    fn new(extent: ExtentId, source: Home, target: Home, copied: Copied) -> Move {
+        Move { extent, source, target, copied, original: None, image: None, wished: false }
+    }
+
+    /// The extent's home when the move was planned.
+    fn planned(&self) -> Home {
+        match self.copied {
+            // What is missing of a copy in part comes to it.
+            Copied::Blocks(_) if self.target.tier == Tier::Fast => self.target,
+            _ => self.source,
+        }
+    }
+
     /// Whether it needs the slow drive.
     fn goes_below(&self) -> bool {
         self.copied != Copied::Nothing && (self.target.tier == Tier::Slow || self.image.is_none())
@@ -374,8 +385,7 @@ fn push_move(state: &mut State, moves: &mut Vec<Move>, extent: ExtentId, to: Tie
     // What is copied up may leave its original behind; then giving it up again costs nothing.
     let keeps = to == Tier::Fast && inclusion::keeps_original(state);
     let original = keeps.then_some(source);
-    let (planned, image, wished) = (source, None, false);
-    moves.push(Move { extent, source, target, planned, copied, original, image, wished });
+    moves.push(Move { original, ..Move::new(extent, source, target, copied) });
     true
 }
 
@@ -390,9 +400,8 @@ fn push_part(state: &mut State, moves: &mut Vec<Move>, extent: ExtentId) -> bool
         return false;
     }
     state.map.mark_moving(extent, true);
-    let (planned, original, image, wished) = (source, None, None, false);
     let copied = if canary!(PartGivenUp) { Copied::Nothing } else { Copied::Blocks(part) };
-    moves.push(Move { extent, source, target, planned, copied, original, image, wished });
+    moves.push(Move::new(extent, source, target, copied));
     true
 }
 
@@ -410,9 +419,7 @@ fn push_filling(state: &mut State, moves: &mut Vec<Move>, extent: ExtentId) -> b
     let over = part.blocks(extent_blocks).take(usize::from(canary!(PartFilledOver)));
     let Some(rest) = Part::of(rest.chain(over), extent_blocks) else { return false };
     state.map.mark_moving(extent, true);
-    let (planned, original, image, wished) = (target, None, None, false);
-    let copied = Copied::Blocks(rest);
-    moves.push(Move { extent, source, target, planned, copied, original, image, wished });
+    moves.push(Move::new(extent, source, target, Copied::Blocks(rest)));
     true
 }
 
@@ -532,15 +539,14 @@ fn push_cleaning(state: &mut State, moves: &mut Vec<Move>, extent: ExtentId) -> 
     let Some(source) = mapping.home() else { return false };
     let Some(target) = state.take_slot(Tier::Slow, extent) else { return false };
     state.map.mark_moving(extent, true);
-    let (planned, original, image, wished) = (source, Some(target), None, false);
-    let copied = Copied::Whole;
-    moves.push(Move { extent, source, target, planned, copied, original, image, wished });
+    let original = Some(target);
+    moves.push(Move { original, ..Move::new(extent, source, target, Copied::Whole) });
     true
 }
 
 fn settle(shared: &Shared, state: &mut State, one: &Move) {
     let mapping = state.map.get(one.extent);
-    let replaced = !mapping.moving() || mapping.home() != Some(one.planned);
+    let replaced = !mapping.moving() || mapping.home() != Some(one.planned());
     if replaced && !canary!(MoveOverReplaced) {
         marks::hit(Mark::MoveDropped);
         drop_copy(state, one);
@@ -590,7 +596,7 @@ fn settle(shared: &Shared, state: &mut State, one: &Move) {
 
 fn drop_copy(state: &mut State, one: &Move) {
     let mapping = state.map.get(one.extent);
-    if mapping.moving() && mapping.home() == Some(one.planned) {
+    if mapping.moving() && mapping.home() == Some(one.planned()) {
         state.map.mark_moving(one.extent, false);
     }
     if one.copied == Copied::Whole {

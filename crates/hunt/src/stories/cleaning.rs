@@ -24,7 +24,7 @@ async fn until_cleaned(stage: &Stage<Engine>, bytes: u64) -> Result<(), Trouble>
 }
 
 /// Waits until the slow drive is written by the volume itself; as long as that.
-async fn until_slow_is_written(stage: &Stage<Engine>) {
+pub(super) async fn until_slow_is_written(stage: &Stage<Engine>) {
     let slow = stage.machine.drives()[1];
     let writes = || stage.machine.counters(slow).writes;
     let before = writes();

@@ -7,6 +7,7 @@ use io::ZeroMode;
 use io::units::{MILLISECOND_NS, SECOND_NS};
 
 use super::caching::change;
+use super::cleaning::until_slow_is_written;
 use super::{Drives, EXTENT, FAST_EXTENTS, Story, idle, insist, lay};
 use crate::scenario::Stage;
 use crate::watched::Trouble;
@@ -86,15 +87,7 @@ pub(super) fn written_as_they_go_home(drives: &Drives) -> (CacheMode, Story) {
         })
         .act(|stage| async move {
             let volume = &stage.volume;
-            let slow = stage.machine.drives()[1];
-            let writes = || stage.machine.counters(slow).writes;
-            let before = writes();
-            for _ in 0..15_000 {
-                if writes() != before {
-                    break;
-                }
-                volume.io().sleep(2 * MILLISECOND_NS).await;
-            }
+            until_slow_is_written(&stage).await;
             volume.write(LOW * EXTENT + 8192, 4096, Volatile).await?;
             volume.write((LOW + 1) * EXTENT + 65_536, 4096, Volatile).await?;
             volume.write((LOW + 2) * EXTENT, EXTENT, Volatile).await?;
