@@ -1,7 +1,7 @@
-//! `cargo x bench`: bimetal beside other NBD servers, all in one run.
+//! `cargo x bench`: bimetal beside other servers, door by door, all in one run.
 //!
-//! Every server serves a prefilled span of 1 GiB on a file of its own in the same directory, over a
-//! unix socket, to the same clients. Rows are interleaved: in each repetition every server takes
+//! Every server serves a prefilled span of 1 GiB on a file of its own in the same directory to the same
+//! clients. Rows are interleaved: in each repetition every server takes
 //! its turn at a row before the next row begins, in an order that rotates, so that a busy moment of
 //! the machine hits all of them. Between turns the file is synced and the server given time to
 //! finish what it does in the background; neither counts for anybody.
@@ -10,9 +10,13 @@
 //! carries over. CPU that the kernel spends on write-back in its own threads is nobody's.
 
 mod backing;
+mod door;
 mod interruption;
+mod launch;
 pub mod load;
 mod machine;
+mod paced_disk;
+mod page;
 mod server;
 mod steps;
 mod table;
@@ -25,24 +29,29 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use backing::Backing;
+use door::Door;
 use interruption::Interruption;
 use load::Clients;
 use machine::Machine;
-use server::{Kind, Server};
+use server::Server;
 use steps::{STEPS, Step};
 use table::{Row, Sample};
 
 use crate::shell::{self, Outcome};
 
 /// What one turn leaves behind is given at most this long to come to rest: destaging a full log
-/// of [`server::LANDING_BYTES`] takes less.
+/// of [`launch::LANDING_BYTES`] takes less.
 const SETTLE_MAX: Duration = Duration::from_secs(1);
 /// A server that uses less than a clock tick in this time is at rest.
 const SETTLE_STEP: Duration = Duration::from_millis(60);
 /// A turn costs this much beside its measured time: starting the client, syncing, settling.
-const TURN_OVERHEAD_SECONDS: f64 = 1.2;
+const TURN_OVERHEAD_SECONDS: f64 = 1.0;
+/// One measurement, so that a run of all doors ends within a quarter of an hour.
+const TURN_SECONDS: f64 = 1.2;
+/// One measurement of `--all`.
+const LONG_TURN_SECONDS: f64 = 2.0;
 
-/// Measure bimetal side by side with nbdkit and qemu-nbd
+/// Measure bimetal side by side with nbdkit and QEMU's servers
 #[derive(Debug, Args)]
 pub struct BenchArguments {
     /// Where the backing files go; what is measured is the drive under this directory
@@ -51,9 +60,18 @@ pub struct BenchArguments {
     /// Also write everything as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// A second per measurement: for a first look
+    /// Half a second per measurement: for a first look
     #[arg(long)]
     quick: bool,
+    /// Only at these doors
+    #[arg(
+        long,
+        value_enum,
+        value_name = "DOOR,…",
+        value_delimiter = ',',
+        default_value = "nbd,fuse,vhost-user"
+    )]
+    doors: Vec<Door>,
     /// Also other depths, several connections and mixes: twice as long
     #[arg(long)]
     all: bool,
@@ -75,26 +93,66 @@ fn compare(arguments: &BenchArguments) -> Result<()> {
             );
         }
     }
-    let turn_seconds = if arguments.quick { 1.0 } else { 2.0 };
+    let turn_seconds = match (arguments.quick, arguments.all) {
+        (true, _) => TURN_SECONDS / 2.0,
+        (false, false) => TURN_SECONDS,
+        (false, true) => LONG_TURN_SECONDS,
+    };
     let clients = Clients::build(turn_seconds)?;
     let directory = shell::root().join(&arguments.dir);
     let machine = Machine::look(&directory)?;
     println!("{machine}");
 
-    let steps: Vec<Step> =
-        STEPS.into_iter().filter(|step| arguments.all || !step.long_run).collect();
-    let turns = u64::from(arguments.repetitions) * (steps.len() * Kind::ALL.len()) as u64;
-    let about_minutes = turns as f64 * (turn_seconds + TURN_OVERHEAD_SECONDS) / 60.0;
-    println!(
-        "{turns} turns of {turn_seconds} s: about {about_minutes:.0} minutes, then in process"
-    );
+    let steps_at = |door: Door| {
+        let wanted = |step: &Step| (arguments.all || !step.long_run) && door.takes(step);
+        STEPS.into_iter().filter(wanted).collect::<Vec<Step>>()
+    };
+    let seconds_at = |door: &Door| {
+        let round = steps_at(*door).iter().map(|step| turn_seconds * step.times()).sum::<f64>();
+        let overhead = steps_at(*door).len() as f64 * TURN_OVERHEAD_SECONDS;
+        (round + overhead) * door.contestants().len() as f64 * f64::from(arguments.repetitions)
+    };
+    let about_minutes = arguments.doors.iter().map(seconds_at).sum::<f64>() / 60.0;
+    println!("turns of {turn_seconds} s: about {about_minutes:.0} minutes, then in process");
 
     let interruption = Interruption::listen()?;
     let files = Backing::make(&directory)?;
+    let mut rows = Vec::new();
+    for door in &arguments.doors {
+        let servers = prepare(*door, &files, &clients, &interruption)?;
+        rows.extend(measure(
+            &steps_at(*door),
+            &servers,
+            &clients,
+            arguments.repetitions,
+            &interruption,
+        )?);
+        for server in servers {
+            server.end()?;
+        }
+    }
+    let in_process = clients.in_process(files.directory())?;
+    let report = table::Report { machine, turn_seconds, rows, in_process };
+    println!("\n{report}");
+    if let Some(path) = &arguments.json {
+        write_json(path, &report)?;
+    }
+    let page = page::write(&report, &directory, &clients.bimetal())?;
+    println!("The same with pictures: {}", page.display());
+    Ok(())
+}
+
+/// Everybody who takes part at a door, with the span filled.
+fn prepare(
+    door: Door,
+    files: &Backing,
+    clients: &Clients,
+    interruption: &Interruption,
+) -> Result<Vec<Server>> {
     let mut servers = Vec::new();
-    let preparing = bar(Kind::ALL.len() as u64, "preparing");
-    for kind in Kind::ALL {
-        let server = Server::start(kind, &files, &clients)?;
+    let preparing = bar(door.contestants().len() as u64, &format!("preparing {door}"));
+    for kind in door.contestants() {
+        let server = Server::start(*kind, door, files, clients)?;
         clients.fill(&server).with_context(|| format!("filling the file of {}", kind.name()))?;
         servers.push(server);
         interruption.check()?;
@@ -104,18 +162,7 @@ fn compare(arguments: &BenchArguments) -> Result<()> {
     for server in &servers {
         server.forget_cached()?;
     }
-
-    let rows = measure(&steps, &servers, &clients, arguments.repetitions, &interruption)?;
-    for server in servers {
-        server.end()?;
-    }
-    let in_process = clients.in_process(files.directory())?;
-    let report = table::Report { machine, turn_seconds, rows, in_process };
-    println!("\n{report}");
-    if let Some(path) = &arguments.json {
-        write_json(path, &report)?;
-    }
-    Ok(())
+    Ok(servers)
 }
 
 /// All repetitions of all rows.
@@ -126,18 +173,21 @@ fn measure(
     repetitions: u32,
     interruption: &Interruption,
 ) -> Result<Vec<Row>> {
-    let mut rows: Vec<Row> = steps.iter().map(|step| Row::new(*step, servers.len())).collect();
+    let door = servers.first().context("somebody takes part at each door")?.door;
+    let mut rows: Vec<Row> = steps.iter().map(|step| Row::new(door, *step)).collect();
     let progress = bar(u64::from(repetitions) * (rows.len() * servers.len()) as u64, "");
     for repetition in 0..repetitions as usize {
         for (number, row) in rows.iter_mut().enumerate() {
             for turn in 0..servers.len() {
                 let chosen = (turn + repetition + number) % servers.len();
                 let server = &servers[chosen];
-                let what = format!("{} with {}", row.step.name, server.kind.name());
+                let what = format!("{door}: {} with {}", row.step.name, server.kind.name());
                 progress.set_message(what.clone());
                 let sample = take_turn(server, clients, row.step).context(what)?;
                 row.samples[chosen].push(sample);
-                settle(server)?;
+                if row.step.mix.writes() {
+                    settle(server)?;
+                }
                 interruption.check()?;
                 progress.inc(1);
             }

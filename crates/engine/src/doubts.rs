@@ -158,8 +158,8 @@ impl Doubts {
     /// filling the volume costs no marks.
     pub fn begin_session(&mut self, map: &Map) {
         for region in 0..self.extents.div_ceil(self.region_extents) {
-            let lives_here = |extent| map.get(ExtentId(extent)).is_current_on_slow();
-            if !self.extents_of(region).any(lives_here) {
+            let lives_here = |extent| map.get(extent).is_current_on_slow();
+            if !map.worth_a_look(self.extents_of(region)).any(lives_here) {
                 self.mark(region);
             }
         }
@@ -177,7 +177,7 @@ impl Doubts {
             if self.wanted[word] & mask == 0 || touched && which == Vouch::Untouched {
                 continue;
             }
-            let extents = self.extents_of(region).map(ExtentId);
+            let extents = map.worth_a_look(self.extents_of(region));
             let lives_here = |extent| map.get(extent).is_current_on_slow();
             let all = extents.clone().all(|extent| knows(map, extent));
             let one = canary!(RegionVouchedForOne) && extents.clone().any(|it| knows(map, it));

@@ -6,6 +6,7 @@
 //! * Never-touched parts of a large map cost address space, not memory.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::ops::Range;
 
 use crate::address::{BLOCK_BYTES, ExtentId, Home, Lsn, Tier};
 use crate::format::map_page::{CLEAN, ENTRIES_PER_PAGE, EntryForm, PART, Part, Residence};
@@ -93,6 +94,8 @@ pub(crate) struct Map {
     writing: BTreeSet<u64>,
     /// Which copy of each page is the newer, a bit each.
     newer_copy: Vec<u64>,
+    /// Pages of which some entry was ever changed, a bit each. The others are holes, all over.
+    used: Vec<u64>,
     mapped: u64,
     on_fast_alone: u64,
     in_part: u64,
@@ -110,6 +113,7 @@ impl Map {
             dirty_bits: vec![0; pages.div_ceil(64) as usize],
             writing: BTreeSet::new(),
             newer_copy: vec![0; pages.div_ceil(64) as usize],
+            used: vec![0; pages.div_ceil(64) as usize],
             mapped: 0,
             on_fast_alone: 0,
             in_part: 0,
@@ -183,7 +187,7 @@ impl Map {
     pub fn load(&mut self, extent: ExtentId, residence: Residence) {
         let before = self.get(extent);
         let entry = self.form.encode(residence);
-        self.entries[extent.0 as usize] = entry | before.raw & IN_LOG;
+        *self.entry(extent) = entry | before.raw & IN_LOG;
         let after = self.get(extent);
         let is_mapped = |mapping: Mapping| mapping.raw & !MARKS != 0;
         let count = |sum: &mut u64, is: &dyn Fn(Mapping) -> bool| {
@@ -197,13 +201,33 @@ impl Map {
         self.part_blocks = self.part_blocks + blocks(after) - blocks(before);
     }
 
+    fn entry(&mut self, extent: ExtentId) -> &mut u64 {
+        let page = extent.0 / ENTRIES_PER_PAGE as u64;
+        self.used[page as usize / 64] |= 1 << (page % 64);
+        &mut self.entries[extent.0 as usize]
+    }
+
+    /// Of the extents of a range, those of pages in use, and of each other page one: it is a hole, on a
+    /// page like the others', and speaks for all of them. So what concerns every extent of a large volume costs
+    /// no more than what it holds.
+    pub fn worth_a_look(&self, range: Range<u64>) -> impl Iterator<Item = ExtentId> + Clone {
+        let mut next = range.start;
+        std::iter::from_fn(move || {
+            let extent = (next < range.end).then_some(ExtentId(next))?;
+            let page = next / ENTRIES_PER_PAGE as u64;
+            let used = self.used[page as usize / 64] >> (page % 64) & 1 != 0;
+            next = if used { next + 1 } else { (page + 1) * ENTRIES_PER_PAGE as u64 };
+            Some(extent)
+        })
+    }
+
     pub fn mark_in_log(&mut self, extent: ExtentId, in_log: bool) {
-        let entry = &mut self.entries[extent.0 as usize];
+        let entry = self.entry(extent);
         *entry = if in_log { *entry | IN_LOG } else { *entry & !IN_LOG };
     }
 
     pub fn mark_moving(&mut self, extent: ExtentId, moving: bool) {
-        let entry = &mut self.entries[extent.0 as usize];
+        let entry = self.entry(extent);
         *entry = if moving { *entry | MOVING } else { *entry & !MOVING };
     }
 
@@ -278,7 +302,7 @@ impl Map {
 
     /// Bytes of memory the map takes when all of it is touched.
     pub fn memory_bytes(&self) -> u64 {
-        (self.entries.len() * 8 + self.newer_copy.len() * 16 + self.dirty.len() * 16) as u64
+        (self.entries.len() * 8 + self.newer_copy.len() * 24 + self.dirty.len() * 16) as u64
     }
 }
 
@@ -302,6 +326,25 @@ mod tests {
         assert_eq!(page.len(), 1000 - 504);
         assert_eq!(page[1], EntryForm::OnePlace.encode(Residence::at(home)));
         assert_eq!(map.mapped(), 1);
+    }
+
+    #[test]
+    fn of_pages_that_were_never_used_one_extent_speaks_for_all() {
+        let per_page = ENTRIES_PER_PAGE as u64;
+        let mut map = Map::new(5 * per_page + 3, EntryForm::OnePlace);
+        let looked_at =
+            |map: &Map, range| map.worth_a_look(range).map(|extent| extent.0).collect::<Vec<_>>();
+        let firsts: Vec<u64> = (0..6).map(|page| page * per_page).collect();
+        assert_eq!(looked_at(&map, 0..map.extents()), firsts);
+        assert_eq!(looked_at(&map, 7..9), [7]);
+        map.mark_in_log(ExtentId(per_page + 9), true);
+        let home = Some(Home { tier: Tier::Slow, slot: SlotId(3) });
+        map.load(ExtentId(3 * per_page), Residence::at(home));
+        let all = looked_at(&map, 0..map.extents());
+        assert_eq!(all.len() as u64, 4 + 2 * per_page);
+        for extent in (0..map.extents()).map(ExtentId) {
+            assert!(map.get(extent).is_empty() || all.contains(&extent.0));
+        }
     }
 
     #[test]

@@ -11,6 +11,8 @@ const ENOUGH: u64 = 16;
 /// A disk of 7200 rpm, until enough has been measured: positioning, and 150 MB/s.
 const POSITIONING_MS: f64 = 8.0;
 const BYTE_MS: f64 = 1e3 / 150e6;
+/// The same for what a request of a stream costs: far fewer than all of them decide.
+const STREAM_SMOOTHING: f64 = 1.0 / 256.0;
 /// How fast bytes pass is the best that was seen lately; with each measurement that much of it is
 /// forgotten.
 const FORGETTING: f64 = 1.01;
@@ -22,6 +24,7 @@ pub struct Costs {
     around_ms: f64,
     arounds: u64,
     byte_ms: f64,
+    stream_byte_ms: f64,
     streams: u64,
 }
 
@@ -38,7 +41,14 @@ impl Costs {
     pub(crate) fn new(extent_bytes: u64) -> Costs {
         let extent_bytes = extent_bytes as f64;
         let around_ms = POSITIONING_MS + extent_bytes * BYTE_MS;
-        Costs { extent_bytes, around_ms, arounds: 0, byte_ms: BYTE_MS, streams: 0 }
+        Costs {
+            extent_bytes,
+            around_ms,
+            arounds: 0,
+            byte_ms: BYTE_MS,
+            stream_byte_ms: BYTE_MS,
+            streams: 0,
+        }
     }
 
     pub(crate) fn took(&mut self, what: Measured, taken_ms: f64) {
@@ -53,6 +63,7 @@ impl Costs {
                 let measured_ms = taken_ms / bytes.max(1) as f64;
                 let known_ms = if self.streams == 0 { f64::MAX } else { self.byte_ms };
                 self.byte_ms = measured_ms.min(known_ms * FORGETTING);
+                self.stream_byte_ms += (measured_ms - self.stream_byte_ms) * STREAM_SMOOTHING;
                 self.streams += 1;
             }
         }
@@ -73,6 +84,12 @@ impl Costs {
         (around_ms - self.passing_ms()).max(around_ms * 0.05)
     }
 
+    /// What so many bytes cost within a stream, as a share of what a small read costs, at most 1: next to
+    /// nothing where the head stays, and more the more streams tear each other apart.
+    pub fn stream_share(&self, bytes: u64) -> f64 {
+        (bytes as f64 * self.stream_byte_ms / self.read_ms()).min(1.0)
+    }
+
     /// What the bytes of an extent take to pass, in milliseconds.
     fn passing_ms(&self) -> f64 {
         let byte_ms = if self.streams >= ENOUGH { self.byte_ms } else { BYTE_MS };
@@ -89,6 +106,21 @@ impl Costs {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_stream_costs_what_its_bytes_took_however_they_were_asked_for() {
+        let mut costs = Costs::new(128 << 10);
+        let whole = costs.stream_share(128 << 10);
+        assert!((0.1..0.12).contains(&whole), "{whole}");
+        assert!((32.0 * costs.stream_share(4 << 10) - whole).abs() < 1e-9);
+        // Streams that tear each other apart: every request positions.
+        for _ in 0..2000 {
+            costs.took(Measured::Around, 9.0);
+            costs.took(Measured::Stream(64 << 10), 8.5);
+        }
+        let torn = costs.stream_share(64 << 10);
+        assert!(torn > 0.9 && costs.stream_share(1 << 20) == 1.0, "{torn}");
+    }
 
     #[test]
     fn reading_around_must_pay_more_often_on_flash_than_on_a_disk() {

@@ -20,9 +20,13 @@ const REBASE_BY: u32 = 1500 * ONE;
 pub(crate) struct Weight(i32);
 
 impl Weight {
+    /// The least: what it is added to the clock with stays above 0.
+    const LEAST: f64 = -15.0;
+
     /// Of a share of what a read that must position counts; none of 0.
     pub fn of(share: f64) -> Option<Weight> {
-        (share > 0.0).then(|| Weight((share.log2() * f64::from(ONE)).round() as i32))
+        let log2 = share.log2().max(Weight::LEAST);
+        (share > 0.0).then(|| Weight((log2 * f64::from(ONE)).round() as i32))
     }
 }
 
@@ -48,8 +52,12 @@ impl HeatLevel {
     }
 }
 
+/// Of so many extents one bit says whether any was ever touched: a large volume is mostly untouched.
+const CHUNK: usize = 4096;
+
 pub(crate) struct Counts {
     values: Vec<u16>,
+    touched_chunks: Vec<u64>,
     /// Touches per half-life.
     half_life: u64,
     touches: u64,
@@ -71,6 +79,7 @@ impl Counts {
         }
         Counts {
             values: vec![0; extents as usize],
+            touched_chunks: vec![0; (extents as usize).div_ceil(64 * CHUNK)],
             half_life: (fast_slots * 16).max(1024),
             touches: 0,
             // Above every weight, so that no value is below 1.
@@ -95,6 +104,7 @@ impl Counts {
 
     fn add(&mut self, extent: ExtentId, now: u32, weight: Weight) {
         let term = (now as i32 + weight.0) as u32;
+        self.remember_chunk(extent);
         let value = &mut self.values[extent.index()];
         let (large, small) = if u32::from(*value) > term {
             (u32::from(*value), term)
@@ -108,6 +118,23 @@ impl Counts {
             _ => large,
         };
         *value = sum.min(u32::from(u16::MAX)) as u16;
+    }
+
+    fn remember_chunk(&mut self, extent: ExtentId) {
+        let chunk = extent.index() / CHUNK;
+        self.touched_chunks[chunk / 64] |= 1 << (chunk % 64);
+    }
+
+    /// The values of all extents that were ever touched, and of their neighbours.
+    fn near_touched(&self) -> impl Iterator<Item = (ExtentId, u16)> {
+        let chunks = self.values.chunks(CHUNK).enumerate();
+        let touched = |chunk: usize| self.touched_chunks[chunk / 64] >> (chunk % 64) & 1 != 0;
+        chunks.filter(move |(chunk, _)| touched(*chunk)).flat_map(|(chunk, values)| {
+            let first = chunk * CHUNK;
+            let at =
+                move |(place, value): (usize, &u16)| (ExtentId((first + place) as u64), *value);
+            values.iter().enumerate().map(at)
+        })
     }
 
     /// What the counts of two extents are compared by; it changes only when the extent is touched.
@@ -124,15 +151,15 @@ impl Counts {
     }
 
     /// The extents with the largest counts, at most so many, in the order of their numbers, each with its
-    /// level. Looks at all extents twice.
+    /// level. Looks at all that were ever touched twice.
     pub fn hottest(&self, most: usize) -> Vec<(ExtentId, HeatLevel)> {
         let clock = self.clock() as i32;
-        let level_of = |value: &u16| match *value {
+        let level_of = |value: u16| match value {
             0 => None,
             value => HeatLevel::of_log2(i32::from(value) - clock),
         };
         let mut having = [0_usize; HeatLevel::COUNT];
-        for level in self.values.iter().filter_map(level_of) {
+        for level in self.near_touched().filter_map(|(_, value)| level_of(value)) {
             having[usize::from(level.0)] += 1;
         }
         let mut room = most;
@@ -143,7 +170,7 @@ impl Counts {
         }
         // Of the first level that does not fit whole, as many as there is room for.
         let mut chosen = Vec::with_capacity(most - room);
-        for (extent, value) in self.values.iter().enumerate() {
+        for (extent, value) in self.near_touched() {
             let Some(level) = level_of(value) else { continue };
             let rank = usize::from(level.0);
             if rank < least {
@@ -152,7 +179,7 @@ impl Counts {
                 }
                 room -= 1;
             }
-            chosen.push((ExtentId(extent as u64), level));
+            chosen.push((extent, level));
         }
         chosen
     }
@@ -162,6 +189,7 @@ impl Counts {
         if let Some(value) = self.values.get_mut(extent.index()) {
             let recalled = self.base as i32 + level.log2();
             *value = recalled.clamp(1, i32::from(u16::MAX)) as u16;
+            self.remember_chunk(extent);
         }
     }
 
@@ -191,6 +219,17 @@ impl Counts {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_smallest_share_counts_next_to_nothing_from_the_first_touch_on() {
+        let mut counts = Counts::new(2, 1000);
+        for share in [1e-300, 1e-9, f64::MIN_POSITIVE] {
+            counts.touch(ExtentId(0), Weight::of(share));
+        }
+        counts.touch(ExtentId(1), Weight::of(1.0));
+        assert!(counts.count(ExtentId(0)) < 1e-3 && counts.count(ExtentId(1)) > 0.9);
+        assert_eq!(Weight::of(0.0), None);
+    }
 
     const READ: Option<Weight> = Some(Weight(0));
 
@@ -246,6 +285,15 @@ mod tests {
             assert!((0.88..1.02).contains(&ratio), "{extent:?}: {ratio}");
         }
         assert_eq!(later.count(ExtentId(0)), 0.0);
+    }
+
+    #[test]
+    fn whatever_lies_between_them_the_touched_are_found() {
+        let mut counts = Counts::new(5_000_000, 64);
+        let touched = [0, 4095, 4096, 262_144 * 9, 4_999_999].map(ExtentId);
+        touched.iter().for_each(|extent| _ = counts.touch(*extent, READ));
+        let found: Vec<ExtentId> = counts.hottest(10).iter().map(|(extent, _)| *extent).collect();
+        assert_eq!(found, touched);
     }
 
     #[test]

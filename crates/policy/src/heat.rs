@@ -21,8 +21,6 @@ use crate::verdicts::{Verdict, Verdicts};
 
 /// A read that misses and must position: the unit.
 const READ: f64 = 1.0;
-/// Streams hardly count: the disk is good at them.
-const LIGHT: f64 = 0.1;
 /// A write that begins a stay in the log: it will be brought home once, however often it is
 /// rewritten meanwhile, for 5.5 ms where a read that misses takes 8.
 const LANDING: f64 = 0.7;
@@ -121,7 +119,8 @@ impl Heat {
     /// What a touch says about the time that the extent will cost on the slow drive.
     fn weight(&mut self, touch: &Touch) -> f64 {
         if touch.is_stream {
-            return LIGHT;
+            // The disk is good at streams: they count what they cost it.
+            return self.costs.stream_share(touch.bytes);
         }
         if !touch.is_write {
             return READ;

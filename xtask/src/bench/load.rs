@@ -1,4 +1,4 @@
-//! The clients: fio, the lean one of this repository, and the engine called in process.
+//! The clients: fio, the lean ones of this repository, and the engine called in process.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -7,6 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
+use super::door::Door;
 use super::server::Server;
 use super::steps::{Client, Mix, SPAN_BYTES, Step};
 use crate::shell;
@@ -26,10 +27,11 @@ pub struct Outcome {
 }
 
 impl Clients {
-    /// Builds what this repository brings: the release binary and two of its examples.
+    /// Builds what this repository brings: the release binary and three of its examples.
     pub fn build(seconds: f64) -> Result<Clients> {
         build(&["--package", "bimetal", "--bin", "bimetal", "--example", "in_process"])?;
-        build(&["--package", "bimetal-export", "--example", "nbd_load"])?;
+        let clients = ["--example", "nbd_load", "--example", "vhost_load"];
+        build(&[&["--package", "bimetal-export"], &clients[..]].concat())?;
         Ok(Clients { release: release(), seconds })
     }
 
@@ -38,18 +40,44 @@ impl Clients {
         self.release.join("bimetal")
     }
 
-    /// Writes the span through the server, once, in 1 MiB requests, and flushes.
+    /// Writes the span through the server, once, one request after another, and flushes.
     pub fn fill(&self, server: &Server) -> Result<()> {
+        if server.door == Door::VhostUser {
+            return self
+                .vhost(server, &["fill", "4", "0", "128K", &SPAN_BYTES.to_string()])
+                .map(|_| ());
+        }
         let more = ["--rw=write", "--bs=1M", "--iodepth=4", "--end_fsync=1"];
         fio(server, &more.map(str::to_owned)).map(|_| ())
     }
 
     /// One turn at one row.
     pub fn run(&self, server: &Server, step: Step) -> Result<Outcome> {
-        match step.client {
-            Client::Fio => self.run_fio(server, step),
-            Client::Lean => self.run_lean(server, step),
+        match (server.door, step.client) {
+            (Door::VhostUser, _) => self.run_vhost(server, step),
+            (_, Client::Fio) => self.run_fio(server, step),
+            (_, Client::Lean) => self.run_lean(server, step),
         }
+    }
+
+    fn run_vhost(&self, server: &Server, step: Step) -> Result<Outcome> {
+        let kind = match step.mix {
+            Mix::Read => "read",
+            _ if step.flush => "flush",
+            _ => "write",
+        };
+        let number = |value: u64| value.to_string();
+        let (depth, seconds) = (step.depth.to_string(), self.seconds.to_string());
+        let (block, span) = (number(step.block_bytes), number(SPAN_BYTES));
+        let order: &[&str] = if step.random { &[] } else { &["sequential"] };
+        let per_second =
+            self.vhost(server, &[&[kind, &depth, &seconds, &block, &span], order].concat())?;
+        Ok(Outcome { per_second, requests: per_second * self.seconds })
+    }
+
+    fn vhost(&self, server: &Server, more: &[&str]) -> Result<f64> {
+        let mut command = Command::new(self.release.join("examples/vhost_load"));
+        rate_of(command.arg(&server.entrance).args(more))
     }
 
     fn run_fio(&self, server: &Server, step: Step) -> Result<Outcome> {
@@ -69,13 +97,16 @@ impl Clients {
             "--group_reporting".to_owned(),
             "--rwmixread=70".to_owned(),
             "--time_based".to_owned(),
-            format!("--runtime={:.0}ms", self.seconds * 1e3),
+            format!("--runtime={:.0}ms", self.seconds * step.times() * 1e3),
             // The same places for every server, and no map of those that were visited.
             "--randrepeat=1".to_owned(),
             "--norandommap".to_owned(),
         ];
         if step.flush {
             more.push("--fsync=1".to_owned());
+        }
+        if step.zipf {
+            more.push("--random_distribution=zipf:1.2".to_owned());
         }
         let report = fio(server, &more)?;
         let sides: &[&str] = match step.mix {
@@ -97,15 +128,10 @@ impl Clients {
     fn run_lean(&self, server: &Server, step: Step) -> Result<Outcome> {
         let seconds = self.seconds.ceil();
         let mut command = Command::new(self.release.join("examples/nbd_load"));
-        command.arg(&server.socket).arg(if step.mix.writes() { "write" } else { "read" });
+        command.arg(&server.entrance).arg(if step.mix.writes() { "write" } else { "read" });
         command.args([step.depth.to_string(), format!("{seconds:.0}")]);
         command.args([step.block_bytes.to_string(), SPAN_BYTES.to_string()]);
-        let text = output(&mut command)?;
-        // "read 4096 depth 32: 123456 IOPS"
-        let per_second = text
-            .split_once(" IOPS")
-            .and_then(|(before, _)| before.rsplit(' ').next()?.parse::<f64>().ok())
-            .with_context(|| format!("nbd_load said: {text}"))?;
+        let per_second = rate_of(&mut command)?;
         Ok(Outcome { per_second, requests: per_second * seconds })
     }
 
@@ -140,14 +166,25 @@ pub fn release() -> PathBuf {
 
 fn fio(server: &Server, more: &[String]) -> Result<Value> {
     let size = format!("--size={SPAN_BYTES}");
-    fio_on(&server.socket, std::iter::once(&size).chain(more))
+    let more = std::iter::once(&size).chain(more);
+    match server.door {
+        Door::Fuse => {
+            let file = format!("--filename={}", server.entrance.display());
+            fio_with(["--ioengine=io_uring", "--direct=1", &file], more)
+        }
+        Door::Nbd | Door::VhostUser | Door::PacedDisk => fio_on(&server.entrance, more),
+    }
 }
 
 /// What fio reports of requests through the NBD socket.
 pub fn fio_on(socket: &Path, more: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<Value> {
+    let uri = format!("--uri=nbd+unix:///?socket={}", socket.display());
+    fio_with(["--ioengine=nbd", "--thread", &uri], more)
+}
+
+fn fio_with(engine: [&str; 3], more: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<Value> {
     let mut command = Command::new("fio");
-    command.args(["--name=bench", "--ioengine=nbd", "--thread", "--output-format=json"]);
-    command.arg(format!("--uri=nbd+unix:///?socket={}", socket.display())).args(more);
+    command.args(["--name=bench", "--output-format=json"]).args(engine).args(more);
     let text = output(&mut command)?;
     // Notes may stand before the report.
     let report = text.find('{').map_or("", |start| &text[start..]);
@@ -157,6 +194,14 @@ pub fn fio_on(socket: &Path, more: impl IntoIterator<Item = impl AsRef<OsStr>>) 
         Some(0) => Ok(report),
         error => bail!("fio ended with error {error:?}"),
     }
+}
+
+/// The rate that one of our own clients prints: "read 4096 depth 32: 123456 IOPS".
+fn rate_of(command: &mut Command) -> Result<f64> {
+    let text = output(command)?;
+    text.split_once(" IOPS")
+        .and_then(|(before, _)| before.rsplit(' ').next()?.parse::<f64>().ok())
+        .with_context(|| format!("{command:?} said: {text}"))
 }
 
 /// What a command printed; an error with what it complained about when it failed.

@@ -1,11 +1,11 @@
-//! The servers side by side: how each is started, found, accounted for and ended.
+//! The servers side by side: how each is found, accounted for and ended (`launch.rs` starts it).
 //!
 //! A server that is dropped is ended by its process id; nothing outlives a run that fails.
 
 use std::fs::{self, File};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,18 +14,12 @@ use rustix::fs::{Advice, fadvise};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::backing::Backing;
+use super::door::Door;
+use super::launch;
 use super::load::Clients;
+use super::paced_disk::PacedDisk;
 use super::steps::SPAN_BYTES;
 
-/// Size of bimetal's landing log: a quarter of the span, so that writes wrap around it and
-/// destaging is part of what is measured.
-pub const LANDING_BYTES: u64 = 256 << 20;
-/// The fast drive holds the span, the log and the reserve with room to spare.
-const FAST_BYTES: u64 = 2 * SPAN_BYTES;
-/// Sparse, and not touched: all rows are hits of the fast drive.
-const SLOW_BYTES: u64 = 8 * SPAN_BYTES;
-/// So much is acknowledged before it is written, where it is.
-const BEHIND: &str = "16M";
 /// A server that is not there after this long will not come.
 const START_MAX: Duration = Duration::from_secs(30);
 /// A server that has not ended after this long is killed.
@@ -47,17 +41,6 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them: ours, then those that are asked to keep out of the page cache, then those that use it.
-    pub const ALL: [Kind; 7] = [
-        Kind::Bimetal,
-        Kind::BimetalBehind,
-        Kind::NbdkitNoCache,
-        Kind::QemuNoCache,
-        Kind::QemuStorage,
-        Kind::Nbdkit,
-        Kind::Qemu,
-    ];
-
     /// What tables call it.
     pub fn name(self) -> &'static str {
         match self {
@@ -85,44 +68,35 @@ impl Kind {
 /// One that runs.
 pub struct Server {
     pub kind: Kind,
-    pub socket: PathBuf,
+    pub door: Door,
+    /// Where clients find it: a socket, or a file.
+    pub entrance: PathBuf,
     backing: PathBuf,
     child: Child,
+    /// What it stands on, ended behind it.
+    disk: Option<PacedDisk>,
     tick_us: u64,
 }
 
 impl Server {
-    /// Makes its backing file, starts it and waits until it takes connections.
-    pub fn start(kind: Kind, files: &Backing, clients: &Clients) -> Result<Server> {
-        let label = kind.name().replace([' ', '=', ','], "-");
-        let socket = files.beside_sockets(&format!("{label}.sock"));
-        let log = files.beside_sockets(&format!("{label}.log"));
-        let bytes = if kind.ours() { FAST_BYTES } else { SPAN_BYTES };
-        let backing = files.file(&format!("{label}.img"), bytes)?;
-        let mut command = match kind {
-            Kind::Bimetal => bimetal(files, &clients.bimetal(), (&label, &backing), &socket, None)?,
-            Kind::BimetalBehind => {
-                let behind = Some(BEHIND);
-                bimetal(files, &clients.bimetal(), (&label, &backing), &socket, behind)?
-            }
-            Kind::Nbdkit => nbdkit(&backing, &socket, &[]),
-            Kind::NbdkitNoCache => nbdkit(&backing, &socket, &["cache=none"]),
-            Kind::Qemu => qemu(&backing, &socket, &[]),
-            Kind::QemuStorage => qemu_storage(&backing, &socket),
-            Kind::QemuNoCache => qemu(&backing, &socket, &["--cache=none", "--aio=io_uring"]),
-        };
+    /// Makes its backing file, starts it and waits until it can be used.
+    pub fn start(kind: Kind, door: Door, files: &Backing, clients: &Clients) -> Result<Server> {
+        let launch = launch::of(kind, door, files, &clients.bimetal())?;
+        let log = files.beside_sockets(&format!("{}.log", launch.label));
         let output = File::create(&log)?;
+        let mut command = launch.command;
         command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
         let child = command.spawn().with_context(|| format!("starting {}", kind.name()))?;
         let tick_us = 1_000_000 / rustix::param::clock_ticks_per_second();
-        let mut server = Server { kind, socket, backing, child, tick_us };
-        server.await_socket(&log)?;
+        let (entrance, backing, disk) = (launch.entrance, launch.backing, launch.disk);
+        let mut server = Server { kind, door, entrance, backing, child, disk, tick_us };
+        server.await_entrance(&log)?;
         Ok(server)
     }
 
-    fn await_socket(&mut self, log: &Path) -> Result<()> {
+    fn await_entrance(&mut self, log: &Path) -> Result<()> {
         let end = Instant::now() + START_MAX;
-        while UnixStream::connect(&self.socket).is_err() {
+        while !self.is_open() {
             let ended = self.child.try_wait()?;
             if ended.is_some() || Instant::now() > end {
                 let said = fs::read_to_string(log).unwrap_or_default();
@@ -131,6 +105,15 @@ impl Server {
             thread::sleep(POLL);
         }
         Ok(())
+    }
+
+    fn is_open(&self) -> bool {
+        match self.door {
+            Door::Nbd | Door::VhostUser | Door::PacedDisk => {
+                UnixStream::connect(&self.entrance).is_ok()
+            }
+            Door::Fuse => fs::metadata(&self.entrance).is_ok_and(|file| file.len() >= SPAN_BYTES),
+        }
     }
 
     /// CPU time of the process since its start, user and system, with all threads it has or had, in
@@ -162,9 +145,11 @@ impl Server {
         fadvise(&file, 0, None, Advice::DontNeed).context("dropping cached pages")
     }
 
-    /// Ends it in order.
+    /// Ends it in order, and takes its backing file away.
     pub fn end(mut self) -> Result<()> {
-        self.stop()
+        self.stop()?;
+        drop(self.disk.take());
+        fs::remove_file(&self.backing).context("removing a backing file")
     }
 
     fn stop(&mut self) -> Result<()> {
@@ -191,67 +176,6 @@ impl Drop for Server {
             eprintln!("{error:#}");
         }
     }
-}
-
-/// Makes the volume; gives the command that serves it.
-fn bimetal(
-    files: &Backing,
-    program: &Path,
-    (name, fast): (&str, &Path),
-    socket: &Path,
-    behind: Option<&str>,
-) -> Result<Command> {
-    let configuration = files.beside_sockets("volumes");
-    let mut slow = files.directory().join(format!("{name}-slow.img")).into_os_string();
-    slow.push(format!(":{SLOW_BYTES}"));
-    let mut create = Command::new(program);
-    create.arg("--config-dir").arg(&configuration).args(["create", name, "--landing"]);
-    create.arg(LANDING_BYTES.to_string()).arg("--fast").arg(fast).arg("--slow").arg(slow);
-    succeed(&mut create)?;
-    if let Some(behind) = behind {
-        let mut set = Command::new(program);
-        set.arg("--config-dir").arg(&configuration);
-        succeed(set.args(["set", name, &format!("write_behind={behind}")]))?;
-    }
-    let mut command = Command::new(program);
-    command.arg("--config-dir").arg(&configuration);
-    command.args(["serve", name, "--exit-with-parent", "--nbd"]);
-    command.arg(format!("unix:{}", socket.display()));
-    Ok(command)
-}
-
-fn qemu_storage(backing: &Path, socket: &Path) -> Command {
-    let node = format!(
-        "driver=file,node-name=it,aio=io_uring,cache.direct=on,filename={}",
-        backing.display()
-    );
-    let server = format!("addr.type=unix,addr.path={},max-connections=0", socket.display());
-    let mut command = Command::new("qemu-storage-daemon");
-    command.args(["--blockdev", &node, "--nbd-server", &server]);
-    command.args(["--export", "type=nbd,id=it,node-name=it,name=,writable=on"]);
-    command
-}
-
-fn succeed(command: &mut Command) -> Result<()> {
-    let output = command.output().with_context(|| format!("running {command:?}"))?;
-    if !output.status.success() {
-        bail!("{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim());
-    }
-    Ok(())
-}
-
-fn nbdkit(backing: &Path, socket: &Path, more: &[&str]) -> Command {
-    let mut command = Command::new("nbdkit");
-    command.args(["--foreground", "--exit-with-parent", "--unix"]).arg(socket);
-    command.arg("file").arg(backing).args(more);
-    command
-}
-
-fn qemu(backing: &Path, socket: &Path, more: &[&str]) -> Command {
-    let mut command = Command::new("qemu-nbd");
-    command.args(["--persistent", "--format=raw", "--shared=0"]).args(more);
-    command.arg("--socket").arg(socket).arg(backing);
-    command
 }
 
 /// User and system time in a `/proc/PID/stat`, in clock ticks.

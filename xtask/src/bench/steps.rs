@@ -3,6 +3,9 @@
 /// The span every row works on, in bytes; filled before.
 pub const SPAN_BYTES: u64 = 1 << 30;
 
+/// A disk does some hundred requests in a second: rows of one take so many times as long as others.
+const PACED_TIMES: f64 = 4.0;
+
 /// Who asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Client {
@@ -45,6 +48,10 @@ pub struct Step {
     pub mix: Mix,
     /// At random places, or one after another.
     pub random: bool,
+    /// Of the random places few are asked for most of the time: Zipf's law, exponent 1.2.
+    pub zipf: bool,
+    /// Of a disk that takes its time: see [`Step::times`].
+    pub paced: bool,
     /// A flush follows each write (and counts for no request of its own).
     pub flush: bool,
     /// Taken with `--all` only.
@@ -61,6 +68,8 @@ impl Step {
             jobs: 1,
             mix,
             random: true,
+            zipf: false,
+            paced: false,
             flush: false,
             long_run: false,
         }
@@ -74,6 +83,11 @@ impl Step {
         Step { jobs, flush: true, ..Step::random(name, depth, Mix::Write) }
     }
 
+    /// A turn is so many times as long as others.
+    pub fn times(&self) -> f64 {
+        if self.paced { PACED_TIMES } else { 1.0 }
+    }
+
     /// A row of the long run.
     const fn long(self) -> Step {
         Step { long_run: true, ..self }
@@ -83,13 +97,21 @@ impl Step {
         Step { jobs, ..self }
     }
 
+    const fn zipf(self) -> Step {
+        Step { zipf: true, ..self }
+    }
+
+    const fn paced(self) -> Step {
+        Step { paced: true, ..self }
+    }
+
     const fn lean(self) -> Step {
         Step { client: Client::Lean, ..self }
     }
 }
 
 /// All rows, in the order in which they are taken.
-pub const STEPS: [Step; 23] = [
+pub const STEPS: [Step; 27] = [
     Step::random("4K random read, depth 1", 1, Mix::Read),
     Step::random("4K random read, depth 8", 8, Mix::Read).long(),
     Step::random("4K random read, depth 32", 32, Mix::Read),
@@ -113,4 +135,8 @@ pub const STEPS: [Step; 23] = [
     Step::sequential("128K sequential write, depth 4", 128 << 10, Mix::Write),
     Step::sequential("1M sequential read, depth 4", 1 << 20, Mix::Read),
     Step::sequential("1M sequential write, depth 4", 1 << 20, Mix::Write),
+    Step::random("4K random read, depth 1", 1, Mix::Read).paced(),
+    Step::random("4K random read, depth 32", 32, Mix::Read).paced(),
+    Step::random("4K Zipf read, depth 1", 1, Mix::Read).zipf().paced(),
+    Step::random("4K Zipf 70 % reads, depth 16", 16, Mix::SevenToThree).zipf().paced(),
 ];

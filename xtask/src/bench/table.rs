@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
+use super::door::Door;
 use super::machine::Machine;
 use super::server::Kind;
 use super::steps::Step;
@@ -22,8 +23,9 @@ pub struct Sample {
 /// A row of reads of which the drive gave less than this was served from the page cache.
 const FROM_DRIVE_MIN: f64 = 0.5;
 
-/// One row: for each of [`Kind::ALL`] a sample per repetition.
+/// One row at one door: for each of its contestants a sample per repetition.
 pub struct Row {
+    pub door: Door,
     pub step: Step,
     pub samples: Vec<Vec<Sample>>,
 }
@@ -47,22 +49,38 @@ enum Against {
 }
 
 impl Row {
-    pub fn new(step: Step, servers: usize) -> Row {
-        Row { step, samples: vec![Vec::new(); servers] }
+    pub fn new(door: Door, step: Step) -> Row {
+        Row { door, step, samples: vec![Vec::new(); door.contestants().len()] }
+    }
+
+    fn samples(&self, kind: Kind) -> &[Sample] {
+        let place = self.door.contestants().iter().position(|other| *other == kind);
+        &self.samples[place.expect("who is asked for takes part")]
+    }
+
+    fn contestants(&self) -> impl Iterator<Item = Kind> {
+        self.door.contestants().iter().copied()
     }
 
     fn median(&self, kind: Kind, of: impl Fn(&Sample) -> f64) -> f64 {
-        let mut values: Vec<f64> = self.samples[position(kind)].iter().map(of).collect();
+        let mut values: Vec<f64> = self.samples(kind).iter().map(of).collect();
         values.sort_by(f64::total_cmp);
         values[values.len() / 2]
     }
 
-    fn rate(&self, kind: Kind) -> f64 {
+    /// Requests per second, the median.
+    pub fn rate(&self, kind: Kind) -> f64 {
         self.median(kind, |sample| sample.per_second)
     }
 
+    /// CPU time of the server for each, the median, in µs.
+    pub fn cpu_us(&self, kind: Kind) -> f64 {
+        self.median(kind, |sample| sample.cpu_us)
+    }
+
     fn uses_memory(&self, kind: Kind) -> bool {
-        match self.step.mix.writes() {
+        // What is read through a simulated disk is no drive's to the kernel.
+        match self.step.mix.writes() || self.step.paced {
             true => kind.keeps_writes(),
             false => self.median(kind, |sample| sample.from_drive) < FROM_DRIVE_MIN,
         }
@@ -70,13 +88,13 @@ impl Row {
 
     /// Of one of ours against the fastest of the other servers of a sort; `None` when there is none.
     fn ratio(&self, ours: Kind, against: Against) -> Option<Ratio> {
-        let others = Kind::ALL
-            .into_iter()
+        let others = self
+            .contestants()
             .filter(|kind| !kind.ours() && self.uses_memory(*kind) == (against == Against::Memory));
         let against = others.max_by(|one, other| self.rate(*one).total_cmp(&self.rate(*other)))?;
-        let pairs = self.samples[position(ours)].iter();
+        let pairs = self.samples(ours).iter();
         let ratios: Vec<f64> = pairs
-            .zip(&self.samples[position(against)])
+            .zip(self.samples(against))
             .map(|(ours, theirs)| ours.per_second / theirs.per_second)
             .collect();
         Some(Ratio {
@@ -88,14 +106,14 @@ impl Row {
     }
 
     fn to_json(&self) -> Value {
-        let servers: serde_json::Map<String, Value> = Kind::ALL
-            .into_iter()
+        let servers: serde_json::Map<String, Value> = self
+            .contestants()
             .map(|kind| {
-                let samples = &self.samples[position(kind)];
+                let samples = self.samples(kind);
                 let rates: Vec<f64> = samples.iter().map(|sample| sample.per_second).collect();
                 let value = json!({
                     "per_second": self.rate(kind),
-                    "cpu_us": self.median(kind, |sample| sample.cpu_us),
+                    "cpu_us": self.cpu_us(kind),
                     "from_drive": self.median(kind, |sample| sample.from_drive),
                     "per_second_each": rates,
                 });
@@ -103,6 +121,7 @@ impl Row {
             })
             .collect();
         json!({
+            "door": self.door.to_string(),
             "row": self.step.name,
             "block_bytes": self.step.block_bytes,
             "depth": self.step.depth,
@@ -132,10 +151,6 @@ fn json_of(ratio: Option<Ratio>) -> Option<Value> {
     ratio.map(|ratio| ratio.to_json())
 }
 
-fn position(kind: Kind) -> usize {
-    Kind::ALL.iter().position(|other| *other == kind).expect("ALL holds every kind")
-}
-
 /// Everything a run found out.
 pub struct Report {
     pub machine: Machine,
@@ -157,16 +172,29 @@ impl Report {
         })
     }
 
-    fn servers_table(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{:<32}", "per second (CPU µs per request)")?;
-        for kind in Kind::ALL {
+    /// The doors that were measured, in order.
+    pub fn doors(&self) -> Vec<Door> {
+        let mut doors: Vec<Door> = self.rows.iter().map(|row| row.door).collect();
+        doors.dedup();
+        doors
+    }
+
+    /// The rows of a door.
+    pub fn rows_of(&self, door: Door) -> impl Iterator<Item = &Row> {
+        self.rows.iter().filter(move |row| row.door == door)
+    }
+
+    fn servers_table(&self, door: Door, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let head = format!("{door}, per second (CPU µs each)");
+        write!(formatter, "{head:<35}")?;
+        for kind in door.contestants() {
             write!(formatter, " {:>19}", kind.name())?;
         }
         writeln!(formatter)?;
-        for row in &self.rows {
-            write!(formatter, "{:<32}", row.step.name)?;
-            for kind in Kind::ALL {
-                let cpu_us = row.median(kind, |sample| sample.cpu_us);
+        for row in self.rows_of(door) {
+            write!(formatter, "{:<35}", row.step.name)?;
+            for kind in row.contestants() {
+                let cpu_us = row.cpu_us(kind);
                 let text = format!("{:.0} ({cpu_us:.1})", row.rate(kind));
                 write!(formatter, " {text:>19}")?;
             }
@@ -175,14 +203,15 @@ impl Report {
         Ok(())
     }
 
-    fn ratios_table(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn ratios_table(&self, door: Door, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let head = format!("{door}: bimetal is (least-most) times");
         writeln!(
             formatter,
-            "\n{:<32} {:>18} {:<20} {:>18} {:<20}",
-            "bimetal is (least-most) times", "from the drive", "", "behind, memory", ""
+            "\n{head:<35} {:>18} {:<20} {:>18} {:<20}",
+            "from the drive", "", "behind, memory", ""
         )?;
-        for row in &self.rows {
-            write!(formatter, "{:<32}", row.step.name)?;
+        for row in self.rows_of(door) {
+            write!(formatter, "{:<35}", row.step.name)?;
             let ratios = [(Kind::Bimetal, Against::Drive), (Kind::BimetalBehind, Against::Memory)];
             for ratio in ratios.map(|(ours, against)| row.ratio(ours, against)) {
                 match ratio {
@@ -198,7 +227,7 @@ impl Report {
     fn in_process_table(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             formatter,
-            "\n{:<32} {:>10} {:>10} {:>6} {:>10} {:>8}",
+            "{:<35} {:>10} {:>10} {:>6} {:>10} {:>8}",
             "the engine in process", "engine/s", "raw/s", "ratio", "engine µs", "raw µs"
         )?;
         for row in self.in_process["in_process"].as_array().into_iter().flatten() {
@@ -206,7 +235,7 @@ impl Report {
             let (engine, raw) = (number("engine_per_second"), number("raw_per_second"));
             writeln!(
                 formatter,
-                "{:<32} {engine:>10.0} {raw:>10.0} {:>6.2} {:>10.1} {:>8.1}",
+                "{:<35} {engine:>10.0} {raw:>10.0} {:>6.2} {:>10.1} {:>8.1}",
                 row["row"].as_str().unwrap_or("?"),
                 engine / raw,
                 number("engine_cpu_us"),
@@ -219,8 +248,11 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.servers_table(formatter)?;
-        self.ratios_table(formatter)?;
+        for door in self.doors() {
+            self.servers_table(door, formatter)?;
+            self.ratios_table(door, formatter)?;
+            writeln!(formatter)?;
+        }
         self.in_process_table(formatter)
     }
 }
@@ -235,7 +267,7 @@ mod tests {
         let samples = |(rates, from_drive): ([f64; 3], f64)| {
             rates.map(|per_second| Sample { per_second, cpu_us: 1.0, from_drive }).to_vec()
         };
-        Row { step: STEPS[0], samples: servers.map(samples).to_vec() }
+        Row { door: Door::Nbd, step: STEPS[0], samples: servers.map(samples).to_vec() }
     }
 
     #[test]
@@ -259,7 +291,7 @@ mod tests {
     #[test]
     fn who_reads_from_memory_is_seen_and_not_believed() {
         let mut servers = [([100.0; 3], 1.0); 7];
-        servers[position(Kind::NbdkitNoCache)] = ([900.0; 3], 0.01);
+        servers[2] = ([900.0; 3], 0.01);
         let row = row(servers);
         assert_ne!(row.ratio(Kind::Bimetal, Against::Drive).unwrap().against, Kind::NbdkitNoCache);
         let memory = row.ratio(Kind::BimetalBehind, Against::Memory).unwrap();

@@ -24,7 +24,9 @@ pub const FEATURE_INDIRECT: u64 = 1 << 28;
 pub const FEATURE_EVENT_INDEX: u64 = 1 << 29;
 const FEATURE_PROTOCOL: u64 = 1 << 30;
 
-pub const QUEUE_SIZE: u16 = 64;
+pub const QUEUE_SIZE: u16 = 256;
+/// Requests under way at most: each may take four of the queue's own descriptors.
+pub const HEADS: u16 = QUEUE_SIZE / 4;
 
 /// What one queue has of the guest's memory: descriptors, rings, then a place for each head.
 const QUEUE_BYTES: u64 = 32 << 20;
@@ -97,7 +99,7 @@ impl Guest {
                 base: (1 << 32) + index * QUEUE_BYTES,
                 available: 0,
                 used: 0,
-                free: (0..QUEUE_SIZE / 4).rev().collect(),
+                free: (0..HEADS).rev().collect(),
                 kick: EventFd::new(libc::EFD_NONBLOCK).unwrap(),
                 call: EventFd::new(libc::EFD_NONBLOCK).unwrap(),
                 error: EventFd::new(libc::EFD_NONBLOCK).unwrap(),

@@ -3,7 +3,6 @@
 
 mod guest;
 mod hostile;
-mod load;
 #[path = "../memory/mod.rs"]
 mod memory;
 mod reconnect;

@@ -12,7 +12,7 @@ const RIGHT: f64 = 16.0;
 const TOP: f64 = 40.0;
 const BOTTOM: f64 = 56.0;
 /// Colours of the page there are.
-const COLOURS: usize = 6;
+const COLOURS: usize = 7;
 /// Height of one bar and the gap below a group of bars.
 const BAR: f64 = 22.0;
 const GROUP_GAP: f64 = 14.0;

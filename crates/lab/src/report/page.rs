@@ -165,7 +165,15 @@ fn one_run(run: &RunRecord) -> Markup {
                 @for reason in reasons { li { "Unexplained: " (reason) "." } }
             }
         }
-        details open[figures.is_empty()] {
+        // A benchmark's numbers come without steps.
+        @if !run.steps.is_empty() { (steps(run, figures.is_empty())) }
+    }
+}
+
+/// What is beneath the figures, open where there are none.
+fn steps(run: &RunRecord, open: bool) -> Markup {
+    html! {
+        details open[open] {
             summary { "Response times of each step" }
             div.card.scroll { (latency_table(run)) }
         }

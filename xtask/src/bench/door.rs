@@ -1,0 +1,75 @@
+//! The doors at which servers are compared, and who takes part at each.
+
+use std::fmt;
+
+use clap::ValueEnum;
+
+use super::server::Kind;
+use super::steps::{Client, Mix, Step};
+
+/// Larger requests than this are not asked for at the vhost-user door: its client keeps each in one piece.
+const VHOST_BLOCK_BYTES_MAX: u64 = 128 << 10;
+
+/// How clients reach a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Door {
+    /// A unix socket.
+    Nbd,
+    /// One large file, opened past the page cache.
+    Fuse,
+    /// Queues in memory that is shared with a guest.
+    VhostUser,
+    /// A unix socket, and behind the server a simulated disk that takes the time of a real one: what a miss
+    /// costs, and what a fast drive of a quarter of the span saves.
+    PacedDisk,
+}
+
+impl Door {
+    /// Who takes part, in the order of the tables' columns.
+    pub fn contestants(self) -> &'static [Kind] {
+        match self {
+            Door::Nbd => &[
+                Kind::Bimetal,
+                Kind::BimetalBehind,
+                Kind::NbdkitNoCache,
+                Kind::QemuNoCache,
+                Kind::QemuStorage,
+                Kind::Nbdkit,
+                Kind::Qemu,
+            ],
+            Door::Fuse | Door::VhostUser => {
+                &[Kind::Bimetal, Kind::BimetalBehind, Kind::QemuStorage]
+            }
+            Door::PacedDisk => &[Kind::Bimetal, Kind::QemuNoCache],
+        }
+    }
+
+    /// Whether a row can be asked for here.
+    pub fn takes(self, step: &Step) -> bool {
+        if step.paced != (self == Door::PacedDisk) {
+            return false;
+        }
+        match self {
+            Door::Nbd | Door::PacedDisk => true,
+            Door::Fuse => step.client == Client::Fio,
+            Door::VhostUser => {
+                step.client == Client::Fio
+                    && step.jobs == 1
+                    && step.depth <= 32
+                    && step.mix != Mix::SevenToThree
+                    && step.block_bytes <= VHOST_BLOCK_BYTES_MAX
+            }
+        }
+    }
+}
+
+impl fmt::Display for Door {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(match self {
+            Door::Nbd => "NBD",
+            Door::Fuse => "FUSE",
+            Door::VhostUser => "vhost-user",
+            Door::PacedDisk => "a paced disk",
+        })
+    }
+}
