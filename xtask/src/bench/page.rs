@@ -18,14 +18,18 @@ const LARGE_BYTES: u64 = 64 << 10;
 
 /// Writes a run for each door into `directory`, and the page beside them.
 pub fn write(report: &Report, directory: &Path, bimetal: &Path) -> Result<PathBuf> {
-    for door in report.doors() {
-        keep(directory, &format!("{door}").to_lowercase(), &of_door(report, door))?;
+    let runs = directory.join("runs");
+    if runs.exists() {
+        fs::remove_dir_all(&runs).context("clearing what an earlier run left")?;
     }
-    keep(directory, "in-process", &in_process(report))?;
+    for (place, door) in report.doors().into_iter().enumerate() {
+        keep(&runs, &format!("{place}"), &of_door(report, door))?;
+    }
+    keep(&runs, "in-process", &in_process(report))?;
     let page = directory.join("report.html");
     let output = Command::new(bimetal)
         .args(["lab", "report"])
-        .arg(directory)
+        .arg(&runs)
         .arg("--output")
         .arg(&page)
         .output()
@@ -57,7 +61,8 @@ fn of_door(report: &Report, door: Door) -> Value {
                 bars_of(kind.name(), bars)
             });
             let series = series.collect();
-            chart_of(&format!("{name}:{door}"), &format!("{door}: {title}"), unit, series)
+            // The page says which door it is.
+            chart_of(&format!("{name}:{door}"), title, unit, series)
         };
     let charts = vec![
         chart("small", "small requests, median", "requests/s", &small, &rate),
