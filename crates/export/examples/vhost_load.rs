@@ -52,7 +52,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let blocks = span / block;
     let places = Places { blocks, sequential, state: 0x1234_5678_9abc_def1, next: 0 };
     let mut load = Load {
-        guest: Guest::connect_to_any(Path::new(socket)),
+        guest: Guest::connect_to(Path::new(socket), 1, 0, true),
         what,
         data: vec![0x5a; block as usize],
         places,

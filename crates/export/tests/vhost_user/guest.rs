@@ -76,12 +76,8 @@ impl Guest {
         Guest::connect_to(path, queues, without, false)
     }
 
-    /// Connects to a back-end of any make.
-    pub fn connect_to_any(path: &Path) -> Guest {
-        Guest::connect_to(path, 1, 0, true)
-    }
-
-    fn connect_to(path: &Path, queues: usize, without: u64, tolerant: bool) -> Guest {
+    /// Connects to a back-end of any make: one that is not ours may lack what ours has (`tolerant`).
+    pub fn connect_to(path: &Path, queues: usize, without: u64, tolerant: bool) -> Guest {
         let half = (queues as u64 * QUEUE_BYTES).next_multiple_of(4096) as usize;
         let file = || {
             let file = tempfile::tempfile().unwrap();
