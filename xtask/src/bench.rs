@@ -47,7 +47,7 @@ const SETTLE_STEP: Duration = Duration::from_millis(60);
 /// A turn costs this much beside its measured time: starting the client, syncing, settling.
 const TURN_OVERHEAD_SECONDS: f64 = 1.0;
 /// One measurement, so that a run of all doors ends within a quarter of an hour.
-const TURN_SECONDS: f64 = 1.2;
+const TURN_SECONDS: f64 = 1.0;
 /// One measurement of `--all`.
 const LONG_TURN_SECONDS: f64 = 2.0;
 
@@ -69,7 +69,7 @@ pub struct BenchArguments {
         value_enum,
         value_name = "DOOR,…",
         value_delimiter = ',',
-        default_value = "nbd,fuse,vhost-user"
+        default_value = "nbd,fuse,vhost-user,paced-disk"
     )]
     doors: Vec<Door>,
     /// Also other depths, several connections and mixes: twice as long

@@ -133,6 +133,17 @@ impl Heat {
         fast.free() as f64 > FREE_SHARE * self.slots as f64
     }
 
+    /// Whether an extent would go up if all of it were read now: what is only as hot as the coldest above would not.
+    fn goes_up_when_missed(&mut self, extent: ExtentId, fast: &dyn FastDrive) -> bool {
+        if !self.is_hot(extent) || !self.budget.covers(self.extent_bytes) {
+            return false;
+        }
+        fast.free() > 0 || {
+            let coldest = self.coldest.look(&self.counts, fast);
+            coldest.is_some_and(|coldest| self.should_displace(extent, coldest))
+        }
+    }
+
     fn decide(
         &mut self,
         extent: ExtentId,
@@ -209,8 +220,8 @@ impl Policy for Heat {
             if self.has_plenty(fast) { Ok(()) } else { Err(NotAround::Stream) }
         } else {
             // One that has proved itself is on its way up, whatever comes of others.
-            let goes_up = self.is_hot(touch.extent) && self.budget.covers(self.extent_bytes);
-            if self.around.pays(&self.costs) || goes_up {
+            let pays = self.around.pays(&self.costs);
+            if pays || self.goes_up_when_missed(touch.extent, fast) {
                 Ok(())
             } else {
                 Err(NotAround::DoesNotPay)
@@ -252,5 +263,49 @@ impl Policy for Heat {
 
     fn left_stage(&mut self, touched: bool) {
         self.around.left_stage(touched);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Extents below 10 are above, and no slot is free.
+    struct Full;
+
+    impl FastDrive for Full {
+        fn free(&self) -> u64 {
+            0
+        }
+
+        fn may_leave(&self, extent: ExtentId) -> bool {
+            extent.0 < 10
+        }
+    }
+
+    #[test]
+    fn what_is_as_hot_as_all_that_is_above_is_not_read_whole_for_nothing() {
+        let mut heat = Heat::new(100, 10, 128 << 10, 1 << 20);
+        let touch = |extent| Touch {
+            extent: ExtentId(extent),
+            is_write: false,
+            is_stream: false,
+            is_resident: extent < 10,
+            bytes: 4096,
+            request: 0,
+        };
+        for extent in (0..10).flat_map(|_| 0..100) {
+            heat.observe(&touch(extent));
+        }
+        // Nothing comes of reading around.
+        (0..5000).for_each(|_| heat.left_stage(false));
+        assert!(heat.is_hot(ExtentId(50)));
+        let whole = (0..160).filter(|_| heat.reads_around(&touch(50), &Full).is_ok()).count();
+        assert_eq!(whole, 10, "but for one try in sixteen");
+        for _ in 0..40 {
+            heat.observe(&touch(60));
+        }
+        let whole = (0..160).filter(|_| heat.reads_around(&touch(60), &Full).is_ok()).count();
+        assert_eq!(whole, 160, "this one would go up");
     }
 }

@@ -37,9 +37,7 @@ impl Door {
                 Kind::Nbdkit,
                 Kind::Qemu,
             ],
-            Door::Fuse | Door::VhostUser => {
-                &[Kind::Bimetal, Kind::BimetalBehind, Kind::QemuStorage]
-            }
+            Door::Fuse | Door::VhostUser => &[Kind::Bimetal, Kind::QemuStorage],
             Door::PacedDisk => &[Kind::Bimetal, Kind::QemuNoCache],
         }
     }

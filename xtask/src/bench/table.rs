@@ -86,8 +86,9 @@ impl Row {
         }
     }
 
-    /// Of one of ours against the fastest of the other servers of a sort; `None` when there is none.
+    /// Of one of ours against the fastest of the other servers of a sort; `None` when either is missing.
     fn ratio(&self, ours: Kind, against: Against) -> Option<Ratio> {
+        self.contestants().find(|kind| *kind == ours)?;
         let others = self
             .contestants()
             .filter(|kind| !kind.ours() && self.uses_memory(*kind) == (against == Against::Memory));
