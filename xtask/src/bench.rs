@@ -48,6 +48,8 @@ const SETTLE_STEP: Duration = Duration::from_millis(60);
 const TURN_OVERHEAD_SECONDS: f64 = 1.0;
 /// One measurement, so that a run of all doors ends within a quarter of an hour.
 const TURN_SECONDS: f64 = 1.0;
+/// An odd number has a median.
+const REPETITIONS: u32 = 3;
 /// One measurement of `--all`.
 const LONG_TURN_SECONDS: f64 = 2.0;
 
@@ -76,8 +78,24 @@ pub struct BenchArguments {
     #[arg(long)]
     all: bool,
     /// Repetitions of every row; the median counts
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=9))]
+    #[arg(long, default_value_t = REPETITIONS, value_parser = clap::value_parser!(u32).range(1..=9))]
     repetitions: u32,
+}
+
+impl BenchArguments {
+    /// What of it is not the default and changes what is measured, as it was written.
+    fn told(&self) -> String {
+        let mut text = String::new();
+        for (given, option) in [(self.quick, " --quick"), (self.all, " --all")] {
+            if given {
+                text += option;
+            }
+        }
+        if self.repetitions != REPETITIONS {
+            text += &format!(" --repetitions {}", self.repetitions);
+        }
+        text
+    }
 }
 
 /// Runs the benchmark and prints its tables.
@@ -98,6 +116,18 @@ fn compare(arguments: &BenchArguments) -> Result<()> {
         (false, false) => TURN_SECONDS,
         (false, true) => LONG_TURN_SECONDS,
     };
+    let mut doors: Vec<Door> = Vec::new();
+    for door in &arguments.doors {
+        if !doors.contains(door) {
+            doors.push(*door);
+        }
+    }
+    let wants_fuse = doors.iter().any(|door| matches!(door, Door::Fuse | Door::PacedDisk));
+    if wants_fuse && !Path::new("/dev/fuse").exists() {
+        bail!(
+            "/dev/fuse is missing: the doors fuse and paced-disk need it (modprobe fuse); choose others with --doors"
+        );
+    }
     let clients = Clients::build(turn_seconds)?;
     let directory = shell::root().join(&arguments.dir);
     let machine = Machine::look(&directory)?;
@@ -112,28 +142,26 @@ fn compare(arguments: &BenchArguments) -> Result<()> {
         let overhead = steps_at(*door).len() as f64 * TURN_OVERHEAD_SECONDS;
         (round + overhead) * door.contestants().len() as f64 * f64::from(arguments.repetitions)
     };
-    let about_minutes = arguments.doors.iter().map(seconds_at).sum::<f64>() / 60.0;
+    let about_minutes = doors.iter().map(seconds_at).sum::<f64>() / 60.0;
     println!("turns of {turn_seconds} s: about {about_minutes:.0} minutes, then in process");
 
     let interruption = Interruption::listen()?;
     let files = Backing::make(&directory)?;
     let mut rows = Vec::new();
-    for door in &arguments.doors {
+    for door in &doors {
         let servers = prepare(*door, &files, &clients, &interruption)?;
-        rows.extend(measure(
-            &steps_at(*door),
-            &servers,
-            &clients,
-            arguments.repetitions,
-            &interruption,
-        )?);
+        let steps = steps_at(*door);
+        let of_door = measure(&steps, &servers, &clients, arguments.repetitions, &interruption)?;
+        println!("\n{}", table::DoorTables(*door, &of_door));
+        rows.extend(of_door);
         for server in servers {
             server.end()?;
         }
     }
     let in_process = clients.in_process(files.directory())?;
-    let report = table::Report { machine, turn_seconds, rows, in_process };
-    println!("\n{report}");
+    let options = arguments.told();
+    let report = table::Report { machine, options, turn_seconds, rows, in_process };
+    println!("{report}");
     if let Some(path) = &arguments.json {
         write_json(path, &report)?;
     }

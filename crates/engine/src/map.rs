@@ -222,11 +222,17 @@ impl Map {
     }
 
     pub fn mark_in_log(&mut self, extent: ExtentId, in_log: bool) {
+        if self.get(extent).in_log() == in_log {
+            return;
+        }
         let entry = self.entry(extent);
         *entry = if in_log { *entry | IN_LOG } else { *entry & !IN_LOG };
     }
 
     pub fn mark_moving(&mut self, extent: ExtentId, moving: bool) {
+        if self.get(extent).moving() == moving {
+            return;
+        }
         let entry = self.entry(extent);
         *entry = if moving { *entry | MOVING } else { *entry & !MOVING };
     }

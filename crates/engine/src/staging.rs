@@ -83,7 +83,8 @@ fn brings_along(state: &mut State, request: &Request, extent: ExtentId, bytes: u
     let wanted = matches!(wish, Some(Wish::Hot | Wish::Pinned));
     let (placer, view) = state.placer_and_view();
     if !wanted && placer.heat.reads_around(&touch, &view).is_err() {
-        if wish.is_none() {
+        // What is no hotter than all that is above would only be in the way of others in the line.
+        if wish.is_none() && placer.heat.finds_room(extent, &view) {
             placer.missed(extent, request);
         }
         return false;

@@ -33,8 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let (block, span) = (size(0, 4096)?, size(1, 256 << 20)?);
     let depth: usize = depth.parse()?;
-    // A write and its flush take two heads.
-    let depth_max = usize::from(HEADS) / 2;
+    let depth_max = usize::from(HEADS);
     if !(1..=depth_max).contains(&depth) {
         return Err(format!("depths are 1 to {depth_max}").into());
     }
@@ -129,19 +128,22 @@ impl Load {
                 return Ok(done);
             }
             self.guest.kick(0);
-            for head in self.answers()? {
-                let flushed = self.flushing.iter().position(|flush| *flush == head);
-                if self.what == What::WriteAndFlush && flushed.is_none() {
+            // All heads that were answered are free again: flushes are told from writes before new requests
+            // take any of them.
+            let (flushes, others): (Vec<u16>, Vec<u16>) =
+                self.answers()?.into_iter().partition(|head| self.flushing.contains(head));
+            self.flushing.retain(|head| !flushes.contains(head));
+            let mut ended = flushes.len();
+            if self.what == What::WriteAndFlush {
+                for _ in others {
                     let flush = self.guest.put(0, (FLUSH, 0), &[], 0, 4096);
                     self.flushing.push(flush);
-                    continue;
                 }
-                if let Some(place) = flushed {
-                    self.flushing.swap_remove(place);
-                }
-                under_way -= 1;
-                done += 1;
+            } else {
+                ended += others.len();
             }
+            under_way -= ended;
+            done += ended as u64;
         }
     }
 

@@ -6,13 +6,13 @@
 
 /// Weight of the latest measurement.
 const SMOOTHING: f64 = 1.0 / 32.0;
+/// Of the latest request of a stream: there are many of them.
+const STREAM_SMOOTHING: f64 = 1.0 / 256.0;
 /// So many measurements are enough.
 const ENOUGH: u64 = 16;
 /// A disk of 7200 rpm, until enough has been measured: positioning, and 150 MB/s.
 const POSITIONING_MS: f64 = 8.0;
 const BYTE_MS: f64 = 1e3 / 150e6;
-/// The same for what a request of a stream costs: far fewer than all of them decide.
-const STREAM_SMOOTHING: f64 = 1.0 / 256.0;
 /// How fast bytes pass is the best that was seen lately; with each measurement that much of it is
 /// forgotten.
 const FORGETTING: f64 = 1.01;
@@ -63,8 +63,9 @@ impl Costs {
                 let measured_ms = taken_ms / bytes.max(1) as f64;
                 let known_ms = if self.streams == 0 { f64::MAX } else { self.byte_ms };
                 self.byte_ms = measured_ms.min(known_ms * FORGETTING);
-                self.stream_byte_ms += (measured_ms - self.stream_byte_ms) * STREAM_SMOOTHING;
                 self.streams += 1;
+                let weight = STREAM_SMOOTHING.max(1.0 / self.streams as f64);
+                self.stream_byte_ms += (measured_ms - self.stream_byte_ms) * weight;
             }
         }
     }
@@ -84,10 +85,12 @@ impl Costs {
         (around_ms - self.passing_ms()).max(around_ms * 0.05)
     }
 
-    /// What so many bytes cost within a stream, as a share of what a small read costs, at most 1: next to
-    /// nothing where the head stays, and more the more streams tear each other apart.
+    /// What so many bytes cost within a stream, as a share of what a small read costs; for a whole extent at
+    /// most 1. Next to nothing where the head stays, and more the more streams tear each other apart.
     pub fn stream_share(&self, bytes: u64) -> f64 {
-        (bytes as f64 * self.stream_byte_ms / self.read_ms()).min(1.0)
+        let byte_ms = if self.streams >= ENOUGH { self.stream_byte_ms } else { BYTE_MS };
+        let whole = (self.extent_bytes * byte_ms / self.read_ms()).min(1.0);
+        whole * bytes as f64 / self.extent_bytes
     }
 
     /// What the bytes of an extent take to pass, in milliseconds.
@@ -118,8 +121,8 @@ mod tests {
             costs.took(Measured::Around, 9.0);
             costs.took(Measured::Stream(64 << 10), 8.5);
         }
-        let torn = costs.stream_share(64 << 10);
-        assert!(torn > 0.9 && costs.stream_share(1 << 20) == 1.0, "{torn}");
+        assert_eq!(costs.stream_share(128 << 10), 1.0);
+        assert_eq!(32.0 * costs.stream_share(4 << 10), 1.0);
     }
 
     #[test]

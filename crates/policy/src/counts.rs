@@ -20,7 +20,7 @@ const REBASE_BY: u32 = 1500 * ONE;
 pub(crate) struct Weight(i32);
 
 impl Weight {
-    /// The least: what it is added to the clock with stays above 0.
+    /// The least: its sum with the clock stays above 0.
     const LEAST: f64 = -15.0;
 
     /// Of a share of what a read that must position counts; none of 0.
@@ -198,7 +198,7 @@ impl Counts {
     }
 
     pub fn memory_bytes(&self) -> u64 {
-        self.values.len() as u64 * 2
+        self.values.len() as u64 * 2 + self.touched_chunks.len() as u64 * 8
     }
 
     fn clock(&self) -> u32 {
@@ -280,6 +280,8 @@ mod tests {
             later.recall(extent, level);
         }
         later.recall(ExtentId(8), HeatLevel(255));
+        let found: Vec<_> = later.hottest(10).iter().map(|(extent, _)| extent.0).collect();
+        assert_eq!(found, [1, 2, 3, 7], "what is remembered is remembered again");
         for extent in [1, 2, 3, 7].map(ExtentId) {
             let ratio = later.count(extent) / counts.count(extent);
             assert!((0.88..1.02).contains(&ratio), "{extent:?}: {ratio}");

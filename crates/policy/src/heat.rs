@@ -133,15 +133,19 @@ impl Heat {
         fast.free() as f64 > FREE_SHARE * self.slots as f64
     }
 
-    /// Whether an extent would go up if all of it were read now: what is only as hot as the coldest above would not.
-    fn goes_up_when_missed(&mut self, extent: ExtentId, fast: &dyn FastDrive) -> bool {
-        if !self.is_hot(extent) || !self.budget.covers(self.extent_bytes) {
-            return false;
-        }
+    /// Whether there is room for an extent: a free slot, or that of one that is well colder.
+    pub fn finds_room(&mut self, extent: ExtentId, fast: &dyn FastDrive) -> bool {
         fast.free() > 0 || {
             let coldest = self.coldest.look(&self.counts, fast);
             coldest.is_some_and(|coldest| self.should_displace(extent, coldest))
         }
+    }
+
+    /// Whether an extent would go up if all of it were read now.
+    fn goes_up_when_missed(&mut self, extent: ExtentId, fast: &dyn FastDrive) -> bool {
+        self.is_hot(extent)
+            && self.budget.covers(self.extent_bytes)
+            && self.finds_room(extent, fast)
     }
 
     fn decide(

@@ -63,8 +63,9 @@ impl Clients {
     fn run_vhost(&self, server: &Server, step: Step) -> Result<Outcome> {
         let kind = match step.mix {
             Mix::Read => "read",
-            _ if step.flush => "flush",
-            _ => "write",
+            Mix::Write if step.flush => "flush",
+            Mix::Write => "write",
+            Mix::SevenToThree => bail!("mixes are not asked for at this door"),
         };
         let number = |value: u64| value.to_string();
         let (depth, seconds) = (step.depth.to_string(), self.seconds.to_string());

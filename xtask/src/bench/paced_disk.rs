@@ -3,6 +3,7 @@
 
 use std::fs::{self, File};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -53,6 +54,8 @@ impl PacedDisk {
 
     fn add(&mut self, command: &mut Command, what: &str, is_up: impl Fn() -> bool) -> Result<()> {
         let silent = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        // Ctrl-C is for the bench, which ends them in order.
+        silent.process_group(0);
         self.processes.insert(0, silent.spawn().with_context(|| format!("starting {what}"))?);
         let end = Instant::now() + START_MAX;
         while !is_up() {
@@ -77,5 +80,13 @@ impl Drop for PacedDisk {
             let _ = child.kill();
             let _ = child.wait();
         }
+        unmount(&self.file);
     }
+}
+
+/// Takes away what a server that was killed has left mounted; where nothing is, nothing happens.
+pub fn unmount(place: &Path) {
+    let mut command = Command::new("umount");
+    let silent = command.arg("--lazy").arg(place).stdout(Stdio::null()).stderr(Stdio::null());
+    let _ = silent.status();
 }

@@ -18,7 +18,7 @@ const LARGE_BYTES: u64 = 64 << 10;
 
 /// Writes a run for each door into `directory`, and the page beside them.
 pub fn write(report: &Report, directory: &Path, bimetal: &Path) -> Result<PathBuf> {
-    let runs = directory.join("runs");
+    let runs = directory.join("bench-runs");
     if runs.exists() {
         fs::remove_dir_all(&runs).context("clearing what an earlier run left")?;
     }
@@ -26,7 +26,7 @@ pub fn write(report: &Report, directory: &Path, bimetal: &Path) -> Result<PathBu
         keep(&runs, &format!("{place}"), &of_door(report, door))?;
     }
     keep(&runs, "in-process", &in_process(report))?;
-    let page = directory.join("report.html");
+    let page = directory.join("bench.html");
     let output = Command::new(bimetal)
         .args(["lab", "report"])
         .arg(&runs)
@@ -104,7 +104,7 @@ fn run(report: &Report, on: &str, figures: Vec<Value>, charts: Vec<Value>) -> Va
         "size_bytes": super::steps::SPAN_BYTES,
         "drives": [],
         "virtual_time": false,
-        "command": "make bench",
+        "command": format!("cargo x bench{}", report.options),
         "options": { "seed": 0, "step_seconds": null },
         "notes": [
             report.machine.to_string(),

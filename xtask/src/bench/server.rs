@@ -4,6 +4,7 @@
 
 use std::fs::{self, File};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::thread;
@@ -17,7 +18,7 @@ use super::backing::Backing;
 use super::door::Door;
 use super::launch;
 use super::load::Clients;
-use super::paced_disk::PacedDisk;
+use super::paced_disk::{self, PacedDisk};
 use super::steps::SPAN_BYTES;
 
 /// A server that is not there after this long will not come.
@@ -86,6 +87,8 @@ impl Server {
         let output = File::create(&log)?;
         let mut command = launch.command;
         command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
+        // Ctrl-C is for the bench, which ends them in order.
+        command.process_group(0);
         let child = command.spawn().with_context(|| format!("starting {}", kind.name()))?;
         let tick_us = 1_000_000 / rustix::param::clock_ticks_per_second();
         let (entrance, backing, disk) = (launch.entrance, launch.backing, launch.disk);
@@ -152,6 +155,13 @@ impl Server {
         fs::remove_file(&self.backing).context("removing a backing file")
     }
 
+    fn mount_point(&self) -> &Path {
+        match self.kind.ours() {
+            true => self.entrance.parent().unwrap_or(&self.entrance),
+            false => &self.entrance,
+        }
+    }
+
     fn stop(&mut self) -> Result<()> {
         if self.child.try_wait()?.is_some() {
             return Ok(());
@@ -162,6 +172,9 @@ impl Server {
             if Instant::now() > end {
                 self.child.kill()?;
                 self.child.wait()?;
+                if self.door == Door::Fuse {
+                    paced_disk::unmount(self.mount_point());
+                }
                 bail!("{} did not end within {END_MAX:?}", self.kind.name());
             }
             thread::sleep(POLL);

@@ -20,6 +20,8 @@ pub struct Sample {
     pub from_drive: f64,
 }
 
+/// Columns of a row's name, and of a table's.
+const NAME_WIDTH: usize = 46;
 /// A row of reads of which the drive gave less than this was served from the page cache.
 const FROM_DRIVE_MIN: f64 = 0.5;
 
@@ -155,6 +157,8 @@ fn json_of(ratio: Option<Ratio>) -> Option<Value> {
 /// Everything a run found out.
 pub struct Report {
     pub machine: Machine,
+    /// What it was asked for beside what it does anyway.
+    pub options: String,
     pub turn_seconds: f64,
     pub rows: Vec<Row>,
     /// What the example `in_process` printed.
@@ -185,50 +189,10 @@ impl Report {
         self.rows.iter().filter(move |row| row.door == door)
     }
 
-    fn servers_table(&self, door: Door, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let head = format!("{door}, per second (CPU µs each)");
-        write!(formatter, "{head:<35}")?;
-        for kind in door.contestants() {
-            write!(formatter, " {:>19}", kind.name())?;
-        }
-        writeln!(formatter)?;
-        for row in self.rows_of(door) {
-            write!(formatter, "{:<35}", row.step.name)?;
-            for kind in row.contestants() {
-                let cpu_us = row.cpu_us(kind);
-                let text = format!("{:.0} ({cpu_us:.1})", row.rate(kind));
-                write!(formatter, " {text:>19}")?;
-            }
-            writeln!(formatter)?;
-        }
-        Ok(())
-    }
-
-    fn ratios_table(&self, door: Door, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let head = format!("{door}: bimetal is (least-most) times");
-        writeln!(
-            formatter,
-            "\n{head:<35} {:>18} {:<20} {:>18} {:<20}",
-            "from the drive", "", "behind, memory", ""
-        )?;
-        for row in self.rows_of(door) {
-            write!(formatter, "{:<35}", row.step.name)?;
-            let ratios = [(Kind::Bimetal, Against::Drive), (Kind::BimetalBehind, Against::Memory)];
-            for ratio in ratios.map(|(ours, against)| row.ratio(ours, against)) {
-                match ratio {
-                    Some(ratio) => write!(formatter, " {ratio:>18} {:<20}", ratio.against.name())?,
-                    None => write!(formatter, " {:>18} {:<20}", "-", "nobody")?,
-                }
-            }
-            writeln!(formatter)?;
-        }
-        Ok(())
-    }
-
     fn in_process_table(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             formatter,
-            "{:<35} {:>10} {:>10} {:>6} {:>10} {:>8}",
+            "{:<NAME_WIDTH$} {:>10} {:>10} {:>6} {:>10} {:>8}",
             "the engine in process", "engine/s", "raw/s", "ratio", "engine µs", "raw µs"
         )?;
         for row in self.in_process["in_process"].as_array().into_iter().flatten() {
@@ -236,7 +200,7 @@ impl Report {
             let (engine, raw) = (number("engine_per_second"), number("raw_per_second"));
             writeln!(
                 formatter,
-                "{:<35} {engine:>10.0} {raw:>10.0} {:>6.2} {:>10.1} {:>8.1}",
+                "{:<NAME_WIDTH$} {engine:>10.0} {raw:>10.0} {:>6.2} {:>10.1} {:>8.1}",
                 row["row"].as_str().unwrap_or("?"),
                 engine / raw,
                 number("engine_cpu_us"),
@@ -248,13 +212,60 @@ impl Report {
 }
 
 impl fmt::Display for Report {
+    /// What was measured last; the doors' tables are printed as they end ([`DoorTables`]).
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for door in self.doors() {
-            self.servers_table(door, formatter)?;
-            self.ratios_table(door, formatter)?;
+        self.in_process_table(formatter)
+    }
+}
+
+/// The tables of one door.
+pub struct DoorTables<'a>(pub Door, pub &'a [Row]);
+
+impl DoorTables<'_> {
+    fn servers(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let DoorTables(door, rows) = self;
+        let head = format!("{door}, per second (CPU µs each)");
+        write!(formatter, "{head:<NAME_WIDTH$}")?;
+        for kind in door.contestants() {
+            write!(formatter, " {:>19}", kind.name())?;
+        }
+        writeln!(formatter)?;
+        for row in *rows {
+            write!(formatter, "{:<NAME_WIDTH$}", row.step.name)?;
+            for kind in row.contestants() {
+                let text = format!("{:.0} ({:.1})", row.rate(kind), row.cpu_us(kind));
+                write!(formatter, " {text:>19}")?;
+            }
             writeln!(formatter)?;
         }
-        self.in_process_table(formatter)
+        Ok(())
+    }
+
+    fn ratios(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let DoorTables(door, rows) = self;
+        let behind = door.contestants().contains(&Kind::BimetalBehind);
+        let head = format!("{door}: bimetal is (least-most) times");
+        write!(formatter, "\n{head:<NAME_WIDTH$} {:<39}", "from the drive")?;
+        writeln!(formatter, "{}", if behind { "behind, memory" } else { "" })?;
+        for row in *rows {
+            let told = |ours, against| match row.ratio(ours, against) {
+                Some(ratio) => format!("{ratio} {}", ratio.against.name()),
+                None => "-".to_owned(),
+            };
+            let drive = told(Kind::Bimetal, Against::Drive);
+            write!(formatter, "{:<NAME_WIDTH$} {drive:<39}", row.step.name)?;
+            let memory =
+                if behind { told(Kind::BimetalBehind, Against::Memory) } else { String::new() };
+            writeln!(formatter, "{memory}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for DoorTables<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.servers(formatter)?;
+        self.ratios(formatter)
     }
 }
 
