@@ -193,7 +193,7 @@ impl Heat {
         }
         let leaving = if fast.free() == 0 {
             let coldest = self.coldest.look(&self.counts, fast).ok_or(Refusal::NoSlot)?;
-            if count < HYSTERESIS * self.count(coldest) {
+            if !self.should_displace(extent, coldest) {
                 return Err(Refusal::NotHotter);
             }
             self.coldest.take(&self.counts, fast)

@@ -73,7 +73,7 @@ pub fn of(kind: Kind, door: Door, files: &Backing, bimetal: &Path) -> Result<Lau
             let landing = disk.is_none().then_some(LANDING_BYTES);
             let behind = (kind == Kind::BimetalBehind).then_some(BEHIND);
             let volume = Volume { name: &label, fast: &backing, slow, landing, behind };
-            volume.make(files, bimetal)?.served(door, &entrance)
+            volume.served(files, bimetal, door, &entrance)?
         }
         Kind::QemuStorage => qemu_storage(&backing, door, &entrance)?,
         Kind::Nbdkit => nbdkit(&backing, &entrance, &[]),
@@ -96,7 +96,14 @@ struct Volume<'a> {
 }
 
 impl Volume<'_> {
-    fn make(self, files: &Backing, program: &Path) -> Result<Made> {
+    /// Makes it; gives the command that serves it.
+    fn served(
+        self,
+        files: &Backing,
+        program: &Path,
+        door: Door,
+        entrance: &Path,
+    ) -> Result<Command> {
         let configuration = files.beside_sockets("volumes");
         let command = || {
             let mut command = Command::new(program);
@@ -114,23 +121,14 @@ impl Volume<'_> {
         }
         let mut serve = command();
         serve.args(["serve", self.name, "--exit-with-parent"]);
-        Ok(Made(serve))
-    }
-}
-
-/// One that is made: the command that serves it, but for the door.
-struct Made(Command);
-
-impl Made {
-    fn served(mut self, door: Door, entrance: &Path) -> Command {
         match door {
             Door::Nbd | Door::PacedDisk => {
-                self.0.arg("--nbd").arg(format!("unix:{}", entrance.display()))
+                serve.arg("--nbd").arg(format!("unix:{}", entrance.display()))
             }
-            Door::Fuse => self.0.arg("--fuse").args(entrance.parent()),
-            Door::VhostUser => self.0.arg("--vhost-user").arg(entrance),
+            Door::Fuse => serve.arg("--fuse").args(entrance.parent()),
+            Door::VhostUser => serve.arg("--vhost-user").arg(entrance),
         };
-        self.0
+        Ok(serve)
     }
 }
 
