@@ -211,6 +211,10 @@ fn measure(
                 let server = &servers[chosen];
                 let what = format!("{door}: {} with {}", row.step.name, server.kind.name());
                 progress.set_message(what.clone());
+                if !row.step.mix.writes() && !server.kind.keeps_writes() {
+                    // What writes have left there is no merit of who keeps out of it.
+                    server.forget_cached()?;
+                }
                 let sample = take_turn(server, clients, row.step).context(what)?;
                 row.samples[chosen].push(sample);
                 if row.step.mix.writes() {

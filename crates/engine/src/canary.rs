@@ -414,6 +414,10 @@ mod cage {
         OrderKeptLate,
         /// A close calls the volume clean before its map is written.
         CleanBeforeMap,
+        /// What was read ahead is kept when its place is written.
+        AheadKeptOverWrite,
+        /// A place is read ahead while it is being written.
+        AheadBegunUnderWrite,
     }
 
     thread_local! {

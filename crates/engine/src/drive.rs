@@ -13,6 +13,7 @@ use std::task::{Context, Poll};
 use io::{Buf, Command, Device, DeviceInfo, ErrorKind, IoError, Transfer, WaitList};
 
 use crate::address::Tier;
+use crate::ahead::{Ahead, Foreseen};
 use crate::canary::canary;
 use crate::status::DriveUse;
 
@@ -41,7 +42,9 @@ struct DriveInner {
     /// Why the drive is not used any more.
     gone: RefCell<Option<String>>,
     traffic: Cell<DriveUse>,
-    /// Operations under way.
+    /// What was read of it before anybody asked.
+    ahead: RefCell<Ahead>,
+    /// Operations under way that somebody waits for.
     under_way: Cell<u64>,
     first_error: RefCell<Option<IoError>>,
     suspect: Cell<bool>,
@@ -114,6 +117,7 @@ impl Drive {
             tier,
             gone: RefCell::new(gone),
             traffic: Cell::default(),
+            ahead: RefCell::default(),
             under_way: Cell::default(),
             first_error: RefCell::default(),
             suspect: Cell::default(),
@@ -193,8 +197,38 @@ impl Drive {
         self.transfer(buf, false, |device, buf| device.read(at, buf))
     }
 
+    /// Submits a read of what is likely to be asked for soon, unless it is there or there is no room for
+    /// more. Nobody may be writing there.
+    pub fn read_ahead(&self, at: u64, bytes: usize) {
+        let Some(device) = self.device() else { return };
+        let io = device.io();
+        let mut ahead = self.0.ahead.borrow_mut();
+        if ahead.covers(at) || !ahead.has_room(bytes as u64, io.now_ns()) {
+            return;
+        }
+        self.count(|traffic| {
+            traffic.reads += 1;
+            traffic.read_bytes += bytes as u64;
+        });
+        let transfer = device.read(at, io.pool().take(bytes));
+        ahead.begun(at, bytes as u64, transfer, io.now_ns());
+    }
+
+    /// What was read ahead of a range; `buf` is filled where it is a part of something larger.
+    pub fn foreseen(&self, at: u64, buf: &mut Buf) -> Option<Foreseen<Watched<Transfer>>> {
+        self.device()?;
+        Some(match self.0.ahead.borrow_mut().take(at, buf)? {
+            Foreseen::Coming(transfer) => {
+                Foreseen::Coming(Watched::begin(self, Pending::UnderWay(transfer), false))
+            }
+            Foreseen::Whole(image) => Foreseen::Whole(image),
+            Foreseen::Copied => Foreseen::Copied,
+        })
+    }
+
     /// Submits a write.
     pub fn write(&self, at: u64, buf: Buf) -> Watched<Transfer> {
+        self.0.ahead.borrow_mut().written(at, buf.len() as u64);
         self.count(|traffic| {
             traffic.writes += 1;
             traffic.write_bytes += buf.len() as u64;

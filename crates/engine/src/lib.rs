@@ -5,6 +5,7 @@
 
 mod accesses;
 mod address;
+mod ahead;
 mod alone;
 mod attach_cache;
 mod backoff;

@@ -31,6 +31,10 @@ marks! {
     LogWrapped,
     /// The last block of the ring was filled with a record without data.
     LogPadded,
+    /// A client was given what had been read ahead of it.
+    ReadForeseen,
+    /// What had been read ahead was written before anybody asked for it.
+    ForeseenOverwritten,
     /// Destage wrote into a clean copy and what it was made of.
     DestagedToBoth,
     /// Destage wrote some blocks into a slot of the fast drive, and the others stayed below.

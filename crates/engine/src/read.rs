@@ -4,9 +4,10 @@
 
 use std::rc::Rc;
 
-use io::{Buf, IoError, Transfer};
+use io::{Buf, HEADROOM_BYTES, IoError, Transfer};
 
 use crate::address::{BLOCK_BYTES, BlockId, ExtentId, Lsn, Tier};
+use crate::ahead::Foreseen;
 use crate::canary::canary;
 use crate::checksum::crc32c;
 use crate::drive::Watched;
@@ -21,6 +22,8 @@ use crate::staging::{self, Around};
 use crate::state::State;
 
 const BLOCK: usize = BLOCK_BYTES as usize;
+/// So much of the fast drive is read beyond what a stream asks for.
+const AHEAD_BYTES: u64 = 1 << 20;
 
 /// Where a part of a request is read from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -206,6 +209,9 @@ fn observe(shared: &Shared, at: u64, parts: Vec<Part>, length: usize) -> Vec<Par
         state.quiet.used(WakeCause::Read, shared.io.now_ns());
     }
     let parts = if below { staging::look_around(state, &request, at, parts) } else { parts };
+    if request.is_stream() && !below {
+        read_ahead(shared, state, at, length as u64);
+    }
     for part in &parts {
         let bytes = part.bytes as u64;
         for served in [&mut state.counters.served, &mut state.counters.served_reads] {
@@ -224,6 +230,34 @@ fn observe(shared: &Shared, at: u64, parts: Vec<Part>, length: usize) -> Vec<Par
         }
     }
     parts
+}
+
+/// Reads of the fast drive what a stream will ask for next: in pieces of the size it asks for, so that an
+/// answer is one of them; what asks for less than an extent has extents read.
+fn read_ahead(shared: &Shared, state: &State, at: u64, length: u64) {
+    let extent_bytes = state.geometry.extent_bytes;
+    let (first, piece) = match length < extent_bytes {
+        // The first one in an extent sees to it for all of them.
+        true if at % extent_bytes >= length => return,
+        true => (at.next_multiple_of(extent_bytes), extent_bytes),
+        false => (at + length, length),
+    };
+    let until = (at + length + AHEAD_BYTES).min(state.geometry.volume_bytes);
+    let mut cursor = first;
+    while cursor < until {
+        let end = (cursor + piece).min(state.geometry.volume_bytes);
+        let extents = cursor / extent_bytes..end.div_ceil(extent_bytes);
+        let written = |extent| state.guards.home_written(ExtentId(extent));
+        if extents.into_iter().any(written) && !canary!(AheadBegunUnderWrite) {
+            return;
+        }
+        for part in plan(state, cursor, (end - cursor) as usize).0 {
+            if let Source::Home { tier: Tier::Fast, position } = part.source {
+                shared.fast.read_ahead(position, part.bytes);
+            }
+        }
+        cursor = end;
+    }
 }
 
 async fn carry_out(
@@ -245,6 +279,10 @@ async fn carry_out(
                 (buf, outcome)
             }
             Submitted::Around(around, buf) => around.arrive(shared, buf).await,
+            Submitted::Ahead(transfer, buf) => {
+                let foreseen = transfer.await;
+                came_ahead(shared, &part.source, at, foreseen, buf).await
+            }
         };
     }
     let mut under_way = Vec::with_capacity(parts.len());
@@ -270,6 +308,13 @@ async fn carry_out(
             }
             Submitted::Around(around, piece) => {
                 let (piece, outcome) = around.arrive(shared, piece).await;
+                result = result.and(outcome);
+                piece
+            }
+            Submitted::Ahead(transfer, piece) => {
+                let foreseen = transfer.await;
+                let (piece, outcome) =
+                    came_ahead(shared, &part.source, offset, foreseen, piece).await;
                 result = result.and(outcome);
                 piece
             }
@@ -299,6 +344,33 @@ async fn arrived(
         }
         (Err(error), _) => (buf, Err(error.into())),
     }
+}
+
+/// What was read ahead has arrived; if it could not be read, it is tried once more.
+async fn came_ahead(
+    shared: &Rc<Shared>,
+    source: &Source,
+    at: u64,
+    (image, outcome): (Buf, Result<(), IoError>),
+    buf: Buf,
+) -> (Buf, Result<(), Error>) {
+    match (outcome, source) {
+        (Ok(()), _) => (instead(image, buf), Ok(())),
+        (Err(_), Source::Home { tier, position }) => {
+            let again = shared.drive(*tier).read(*position, buf).await;
+            arrived(shared, source, at, again).await
+        }
+        (Err(error), _) => (buf, Err(error.into())),
+    }
+}
+
+/// The content of `image`, without a copy where the caller cannot tell one buffer from the other.
+fn instead(image: Buf, mut buf: Buf) -> Buf {
+    if buf.is_whole() && buf.headroom() == HEADROOM_BYTES {
+        return image;
+    }
+    buf.copy_from_slice(&image);
+    buf
 }
 
 /// Reads from the slow drive what could not be read from the fast one, if all of it is clean.
@@ -357,6 +429,8 @@ enum Submitted {
     Done(Buf),
     UnderWay(Watched<Transfer>),
     Around(Around, Buf),
+    /// It was submitted before the client asked; the client's own buffer.
+    Ahead(Watched<Transfer>, Buf),
 }
 
 fn submit(shared: &Shared, source: &Source, mut buf: Buf) -> Submitted {
@@ -388,7 +462,17 @@ fn submit(shared: &Shared, source: &Source, mut buf: Buf) -> Submitted {
             Submitted::Around(Around::begin(shared, *extent, *position, *offset, *by_stream), buf)
         }
         Source::Home { tier, position } => {
-            Submitted::UnderWay(shared.drive(*tier).read(*position, buf))
+            let drive = shared.drive(*tier);
+            let foreseen = drive.foreseen(*position, &mut buf);
+            if foreseen.is_some() {
+                marks::hit(Mark::ReadForeseen);
+            }
+            match foreseen {
+                None => Submitted::UnderWay(drive.read(*position, buf)),
+                Some(Foreseen::Coming(transfer)) => Submitted::Ahead(transfer, buf),
+                Some(Foreseen::Whole(image)) => Submitted::Done(instead(image, buf)),
+                Some(Foreseen::Copied) => Submitted::Done(buf),
+            }
         }
         Source::Log { position, .. } => Submitted::UnderWay(shared.fast.read(*position, buf)),
     }

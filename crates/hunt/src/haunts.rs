@@ -108,6 +108,7 @@ pub(crate) fn haunts(canary: Canary) -> &'static [&'static str] {
         Canary::DestageEndsAtFirst => &["the slow drive refuses some of what is destaged"],
         Canary::OrderKeptLate => &["deferred: the mode is changed beside whole extents below"],
         Canary::CleanBeforeMap => &["clean close"],
+        Canary::AheadKeptOverWrite | Canary::AheadBegunUnderWrite => &["writes ahead of a stream"],
         Canary::CleanedNotFlushed => &[AT_REST],
         Canary::CopyLeftBehind => &["around: data, holes and copies"],
         Canary::KeptSlotReused | Canary::DirtyKeepsBelow => &[KEPT],

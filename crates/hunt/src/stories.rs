@@ -12,6 +12,7 @@ mod damaging;
 mod deferring;
 mod doubting;
 mod failing;
+mod foreseeing;
 mod keeping;
 mod leaving;
 mod moving;
@@ -152,6 +153,7 @@ pub fn stories(seed: u64, atomic_write_bytes: u32) -> Vec<Story> {
         refusing::a_page_of_the_map(&drives),
         leaving::read_again_as_they_change(&drives),
         doubting::as_marks_go(&drives),
+        foreseeing::writes_ahead_of_a_stream(&drives),
     ];
     all.push(mixture(seed, atomic_write_bytes));
     all

@@ -179,6 +179,7 @@ survives! {
         "hot extents are read again as they are written anew",
     the_slow_drive_vouches_for_the_truth_of_changes_as_its_marks_are_taken_away:
         "doubts: changes as marks are taken away",
+    a_stream_reads_what_was_written_ahead_of_it: "writes ahead of a stream",
     a_volume_survives_a_mixture: "mixture",
 }
 

@@ -141,7 +141,7 @@ impl Server {
         File::open(&self.backing)?.sync_data().context("syncing a backing file")
     }
 
-    /// The fill leaves no one an advantage: nothing of the file stays in the page cache.
+    /// Nothing of the file stays in the page cache.
     pub fn forget_cached(&self) -> Result<()> {
         let file = File::open(&self.backing)?;
         file.sync_data()?;

@@ -23,7 +23,7 @@ pub struct Sample {
 /// Columns of a row's name, and of a table's.
 const NAME_WIDTH: usize = 46;
 /// A row of reads of which the drive gave less than this was served from the page cache.
-const FROM_DRIVE_MIN: f64 = 0.5;
+const FROM_DRIVE_MIN: f64 = 0.9;
 
 /// One row at one door: for each of its contestants a sample per repetition.
 pub struct Row {

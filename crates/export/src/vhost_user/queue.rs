@@ -243,6 +243,10 @@ impl<V: Volume> Server<V> {
         loop {
             self.take_changes(context);
             let mut moved = self.collect(context);
+            // The guest may go on with these while we look at what it has put there meanwhile, which
+            // need not wait for its kick.
+            self.publish();
+            self.look |= moved;
             moved |= self.poll_kick(context);
             moved |= self.gather();
             moved |= self.begin_taken();
