@@ -223,7 +223,7 @@ impl<V: Volume, T: Transport> Connection<V, T> {
 
     fn collect(&mut self, context: &mut Context<'_>) -> bool {
         let mut done = std::mem::take(&mut self.done);
-        self.crew.collect(context, &mut done);
+        self.crew.collect(context, &mut done, usize::MAX);
         let moved = !done.is_empty();
         for finished in done.drain(..) {
             self.settle(finished);

@@ -153,8 +153,14 @@ impl<V: Volume> Crew<V> {
         done
     }
 
-    /// Lets every ready member go on and appends what they finished.
-    pub(crate) fn collect(&mut self, context: &mut Context<'_>, done: &mut Vec<Done>) {
+    /// Lets ready members go on and appends what they finished: no more than `most` at a time. Who is left
+    /// over is ready the next time.
+    pub(crate) fn collect(
+        &mut self,
+        context: &mut Context<'_>,
+        done: &mut Vec<Done>,
+        most: usize,
+    ) {
         {
             let mut known = self.bell.connection.lock().expect("no panic while held");
             if !known.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
@@ -166,10 +172,15 @@ impl<V: Volume> Crew<V> {
             return;
         }
         for (word, bits) in self.bell.ready.iter().enumerate() {
-            let mut bits = bits.swap(0, Ordering::AcqRel);
-            while bits != 0 {
-                let index = word * 64 + bits.trailing_zeros() as usize;
-                bits &= bits - 1;
+            let mut taken = bits.swap(0, Ordering::AcqRel);
+            while taken != 0 {
+                if done.len() == most {
+                    bits.fetch_or(taken, Ordering::AcqRel);
+                    self.bell.rung.store(true, Ordering::Release);
+                    return;
+                }
+                let index = word * 64 + taken.trailing_zeros() as usize;
+                taken &= taken - 1;
                 // A late wake finds an idle member: polling it does nothing.
                 if let Some(finished) = self.members[index].poll() {
                     self.idle.push(index as u32);

@@ -144,6 +144,10 @@ pub(super) struct Server<V> {
     done: Vec<Done>,
 }
 
+/// So many answers are not kept waiting for those behind them: the guest and the drive go on with these
+/// while we work on the others.
+const ANSWERED_TOGETHER: usize = 4;
+
 impl<V: Volume> Server<V> {
     /// A queue that has not begun.
     ///
@@ -455,7 +459,7 @@ impl<V: Volume> Server<V> {
 
     fn collect(&mut self, context: &mut Context<'_>) -> bool {
         let mut done = std::mem::take(&mut self.done);
-        self.crew.collect(context, &mut done);
+        self.crew.collect(context, &mut done, ANSWERED_TOGETHER);
         let moved = !done.is_empty();
         for finished in done.drain(..) {
             self.settle(finished);
