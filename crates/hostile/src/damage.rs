@@ -28,7 +28,7 @@ use engine::Tier;
 
 pub use image::{Image, Region, images};
 pub use judge::{Outcome, Verdict, judge};
-pub use past::rescue_from_past;
+pub use past::{Tried, rescue_from_past};
 pub use rescue::Rescued;
 
 /// What is done to a byte.

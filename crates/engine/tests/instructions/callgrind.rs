@@ -25,16 +25,20 @@ pub fn is_here() -> bool {
     here
 }
 
-/// Instructions per request of a route.
-pub fn per_request(route: &str) -> i64 {
-    let [few, many] = COUNTS.map(|count| instructions(route, count));
+/// Instructions per request of a route, without those of functions whose names match a pattern, if one is
+/// given.
+pub fn per_request(route: &str, left_out: Option<&str>) -> i64 {
+    let [few, many] = COUNTS.map(|count| instructions(route, count, left_out));
     (many - few) / (COUNTS[1] - COUNTS[0]) as i64
 }
 
-fn instructions(route: &str, count: u64) -> i64 {
+fn instructions(route: &str, count: u64, left_out: Option<&str>) -> i64 {
     let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{route}-{count}"));
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--quiet"])
+        .args(left_out.map(|pattern| format!("--toggle-collect={pattern}")))
+        // Behind it: a function to toggle at has collection begin with the first of its calls.
+        .arg("--collect-atstart=yes")
         .arg(format!("--callgrind-out-file={}", out.display()))
         .arg(std::env::current_exe().expect("a test has a program"))
         .args([route, &count.to_string()])

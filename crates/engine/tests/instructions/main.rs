@@ -28,8 +28,8 @@ fn main() {
     }
     let mut over = Vec::new();
     for (route, under, budget) in BUDGETS {
-        let below = if under.is_empty() { 0 } else { per_request(under) };
-        let net = per_request(route) - below;
+        let below = if under.is_empty() { 0 } else { per_request(under, None) };
+        let net = per_request(route, None) - below;
         println!("{route:<14} {net:>6} instructions per request, budget {budget}");
         if net > budget {
             over.push(format!("{route}: {net} instead of {budget}"));

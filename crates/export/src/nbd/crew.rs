@@ -155,12 +155,7 @@ impl<V: Volume> Crew<V> {
 
     /// Lets ready members go on and appends what they finished: no more than `most` at a time. Who is left
     /// over is ready the next time.
-    pub(crate) fn collect(
-        &mut self,
-        context: &mut Context<'_>,
-        done: &mut Vec<Done>,
-        most: usize,
-    ) {
+    pub(crate) fn collect(&mut self, context: &mut Context<'_>, done: &mut Vec<Done>, most: usize) {
         {
             let mut known = self.bell.connection.lock().expect("no panic while held");
             if !known.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {

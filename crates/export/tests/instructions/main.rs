@@ -1,16 +1,22 @@
-//! What a request costs the NBD door, and how often it has the kernel do something for it: instructions,
-//! receives, sends and rounds, kept below a budget for each route.
+//! What a request costs the doors NBD and vhost-user, and how often it has the kernel do something for it:
+//! instructions, receives, sends and rounds, kept below a budget for each route.
 //!
 //! Counted is the door with its executor, on a volume that asks a drive for everything. Client and drive are
-//! part of the test and cost next to nothing. `docs/performance.md` has the table.
+//! part of the test and cost next to nothing; what a guest costs is left out. `docs/performance.md` has the table.
 
 #[path = "../../../engine/tests/instructions/callgrind.rs"]
 mod callgrind;
+#[allow(dead_code)]
+#[path = "../vhost_user/guest.rs"]
+mod guest;
+mod ring;
 mod wire;
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use export::nbd::{NbdOptions, NbdServer};
+use export::vhost_user::{VhostUserDoor, VhostUserOptions};
 use io::units::MIB;
 use io::{Buf, Device, Durability, IoError, Place, Span, Volume, VolumeInfo, ZeroMode};
 use wire::{Asked, Script};
@@ -18,11 +24,15 @@ use wire::{Asked, Script};
 const BLOCK: u64 = 4096;
 
 /// Route, instructions, and entries into the kernel in hundredths, which are measured and a quarter.
-const BUDGETS: [(&str, i64, u64); 4] = [
-    ("read-1", 9_000, 250),
-    ("read-32", 3_700, 8),
-    ("write-1", 15_200, 250),
-    ("write-32", 13_700, 8),
+const BUDGETS: [(&str, i64, u64); 8] = [
+    ("nbd-read-1", 9_000, 250),
+    ("nbd-read-32", 3_700, 8),
+    ("nbd-write-1", 15_200, 250),
+    ("nbd-write-32", 13_700, 8),
+    ("vhost-read-1", 17_600, 250),
+    ("vhost-read-32", 9_600, 8),
+    ("vhost-write-1", 17_600, 250),
+    ("vhost-write-32", 9_600, 8),
 ];
 
 /// A volume that is a drive.
@@ -95,8 +105,19 @@ fn request(command: u16, payload_bytes: usize) -> Vec<u8> {
 
 /// Sends so many requests down the route and leaves.
 fn send(route: &str, count: u64) -> Asked {
-    let (kind, depth) = route.split_once('-').expect("a route is a kind and a depth");
+    let words: Vec<&str> = route.split('-').collect();
+    let [door, kind, depth] = words[..] else { panic!("a route is a door, a kind and a depth") };
     let depth = depth.parse().expect("a depth");
+    let asked = match door {
+        "nbd" => send_nbd(kind, count, depth),
+        "vhost" => send_vhost(kind, count, depth),
+        door => panic!("there is no door '{door}'"),
+    };
+    assert!(asked.rounds >= count / depth, "{asked:?}");
+    asked
+}
+
+fn send_nbd(kind: &str, count: u64, depth: u64) -> Asked {
     let (request, reply_bytes) = match kind {
         "read" => (request(0, 0), 16 + BLOCK),
         "write" => (request(1, BLOCK as usize), 16),
@@ -113,9 +134,33 @@ fn send(route: &str, count: u64) -> Asked {
     let server = NbdServer::new(io.clone(), volume, options);
     io.block_on(server.serve_connection(wire::client(&io)));
     io.drop_tasks();
-    let asked = *asked.borrow();
-    assert!(asked.rounds >= count / depth, "{asked:?}");
-    asked
+    asked.take()
+}
+
+fn send_vhost(kind: &str, count: u64, depth: u64) -> Asked {
+    let writes = kind == "write";
+    let (io, board) = ring::hall(ring::Script { writes, count, depth });
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("socket");
+    let options = VhostUserOptions {
+        path: path.clone(),
+        serial: "a volume".into(),
+        report: Arc::new(|why| panic!("{why}")),
+    };
+    let volume = Rc::new(Passed(wire::drive(&io)));
+    let door = VhostUserDoor::open(io.clone(), volume, options).expect("a door");
+    let (hand_over, mut handed_over) = io::mailbox(1);
+    let front_end = std::thread::spawn(move || {
+        let guest = guest::Guest::connect(&path, 1, 0);
+        assert!(hand_over.send(guest).is_ok(), "somebody takes it");
+    });
+    *board.guest.borrow_mut() = io.block_on(handed_over.receive());
+    front_end.join().expect("the front-end connects");
+    io.block_on(board.changed.until(|| board.over.get().then_some(())));
+    drop(board.guest.take());
+    io.block_on(door.shutdown());
+    io.drop_tasks();
+    board.asked.take()
 }
 
 fn main() {
@@ -129,9 +174,10 @@ fn main() {
         let [few, many] = [320, 3520].map(|count| send(route, count));
         let each = |of: fn(&Asked) -> u64| (of(&many) - of(&few)) as f64 / 3200.0;
         let rounds = each(|asked| asked.rounds);
-        let instructions = if counts { callgrind::per_request(route) } else { 0 };
+        let instructions =
+            if counts { callgrind::per_request(route, Some("*guest_works*")) } else { 0 };
         println!(
-            "nbd {route:<9} {instructions:>6} instructions per request, budget {budget}; {rounds:.2} rounds, {:.2} receives, \
+            "{route:<14} {instructions:>6} instructions per request, budget {budget}; {rounds:.2} rounds, {:.2} receives, \
              {:.2} sends",
             each(|asked| asked.receives),
             each(|asked| asked.sends),

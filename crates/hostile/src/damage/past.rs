@@ -8,7 +8,10 @@
 use std::collections::BTreeMap;
 
 use engine::format::superblock::COPY_POSITIONS;
-use engine::{CreateOptions, Engine, Error, Geometry, OpenOptions, Tier, Tuning, Wish, create};
+use engine::{
+    CacheMode, Class, CreateOptions, Engine, Error, Geometry, OpenOptions, Tier, Tuning, Wish,
+    create,
+};
 use io::units::{KIB, MIB, MILLISECOND_NS};
 use io::{Durability, Io, Volume, ZeroMode};
 use twin::{DriveSpec, Random, Simulation, Snapshot};
@@ -28,54 +31,77 @@ const DAMAGES: u64 = 8;
 ///
 /// # Errors
 /// A rescue was refused, or gave what is neither right nor an error.
-pub fn rescue_from_past(seed: u64) -> Result<Rescued, String> {
-    let (past, geometry, content) = live(seed);
+pub fn rescue_from_past(seed: u64) -> Result<Tried, String> {
+    let past = live(seed);
     let mut random = Random::new(seed ^ 0x5eed);
     let mut sum = Rescued { right: 0, all: 0 };
     for _ in 0..DAMAGES {
-        let simulation = Simulation::wake(&past);
-        let told = damage(&simulation, &geometry, &mut random);
-        let rescued =
-            rescue(&simulation, &content).map_err(|why| format!("seed {seed}, {told}: {why}"))?;
+        let simulation = Simulation::wake(&past.drives);
+        let told = damage(&simulation, &past.geometry, &mut random);
+        let rescued = rescue(&simulation, &past.content)
+            .map_err(|why| format!("seed {seed}, {told}: {why}"))?;
         sum.right += rescued.right;
         sum.all += rescued.all;
     }
-    Ok(sum)
+    Ok(Tried { rescued: sum, extents_in_part: past.extents_in_part })
+}
+
+/// What came of a past.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tried {
+    /// From all its damages together.
+    pub rescued: Rescued,
+    /// So many extents had some of their blocks on the fast drive, and the others on the slow one, at its end.
+    pub extents_in_part: u64,
+}
+
+struct Past {
+    drives: Snapshot,
+    geometry: Geometry,
+    content: Content,
+    extents_in_part: u64,
 }
 
 /// What was last written, by block; blocks that are not named are zeros.
 type Content = BTreeMap<u64, u64>;
 
-fn live(seed: u64) -> (Snapshot, Geometry, Content) {
+fn live(seed: u64) -> Past {
     let mut random = Random::new(seed);
     let simulation = Simulation::new(seed);
     let atomic_write_bytes = if random.below(2) == 0 { 512 } else { 4096 };
     let spec = |spec: DriveSpec| DriveSpec { atomic_write_bytes, ..spec };
     simulation.add_drive(spec(DriveSpec::fast("fast", 16 * MIB)));
     simulation.add_drive(spec(DriveSpec::slow("slow", 96 * MIB)));
-    // Every second one keeps below what goes up.
-    let tuning = Tuning { inclusion: seed.is_multiple_of(2), ..Tuning::default() };
-    let options = CreateOptions { tuning, ..CreateOptions::new("past") };
+    // One in three is a cache, which has extents in part; of the others every second one keeps below what goes
+    // up.
+    let options = CreateOptions::new("past");
+    let options = if seed % 3 == 2 {
+        CreateOptions { class: Class::Cache, cache_mode: CacheMode::WriteBack, ..options }
+    } else {
+        let tuning = Tuning { inclusion: seed.is_multiple_of(2), ..Tuning::default() };
+        CreateOptions { tuning, ..options }
+    };
     let geometry = on(&simulation, |io, fast, slow| async move {
         create(&io, &fast, &slow, options, &|_, _| ()).await.unwrap().geometry
     });
-    let mut content = Content::new();
+    let (mut content, mut extents_in_part) = (Content::new(), 0);
     let sessions = 1 + random.below(3);
     for session in 1..=sessions {
         let last = session == sessions;
         let given = std::mem::take(&mut content);
         let steps = Random::new(random.below(u64::MAX));
-        content = on(&simulation, |io, fast, slow| async move {
+        (content, extents_in_part) = on(&simulation, |io, fast, slow| async move {
             let engine = open(&io, &fast, &slow).await.unwrap();
             let mut life = Life { io, engine, content: given, random: steps, version: session };
             life.go_on().await;
+            let extents_in_part = life.engine.status().extents_in_part;
             if !last || life.random.below(3) == 0 {
                 life.engine.close().await.unwrap();
             }
-            life.content
+            (life.content, extents_in_part)
         });
     }
-    (simulation.snapshot(), geometry, content)
+    Past { drives: simulation.snapshot(), geometry, content, extents_in_part }
 }
 
 struct Life {
