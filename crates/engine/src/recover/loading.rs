@@ -160,9 +160,11 @@ fn load_page(
         // never meant anything. Unless all of it is damaged: then only a log that goes back to the
         // making of the volume surely has everything.
         let torn = fast.judged.contains(&PageCopy::Blank) || slow.is_blank();
-        // After a close nothing is torn. What was never written is blank on a whole drive then.
+        // After a close nothing is torn, and of damaged drives nothing is taken for torn. What was never
+        // written is blank on a whole drive then.
         let unwritten = fast.is_blank() || slow.is_blank();
-        let lost = !torn || damaged && !unwritten && source.known_end().is_some();
+        let cut_excluded = source.known_end().is_some() || source.rescue;
+        let lost = !torn || damaged && !unwritten && cut_excluded;
         if lost && !source.superblock.log_is_whole() {
             return lose_page(state, page, page_lost(source, page));
         }
@@ -174,10 +176,14 @@ fn load_page(
         return Ok(Lsn(0));
     };
     let overwritten = |drive: &PageOnDrive<'_>| drive.judged[1 - copy] == PageCopy::Bad;
-    if overwritten(fast) && overwritten(slow) && source.known_end().is_some() {
+    if overwritten(fast) && overwritten(slow) {
         // A cut in the middle of a checkpoint leaves this, and then the log has what they had. But
-        // there was none since the volume was opened, which mends such copies.
-        return lose_page(state, page, page_lost(source, page));
+        // there was none since the volume was opened, which mends such copies. And of drives that are known
+        // to be damaged a cut proves nothing: the log has what came behind its tail.
+        let log_has_the_rest = lsn >= source.superblock.log_tail;
+        if source.known_end().is_some() || source.rescue && !log_has_the_rest {
+            return lose_page(state, page, page_lost(source, page));
+        }
     }
     // What is written next is the other copy, on both drives: this one stays until then.
     state.map.set_newer_copy(page, copy as u64);

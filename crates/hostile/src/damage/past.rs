@@ -24,6 +24,7 @@ use crate::recovery::{on, open};
 /// Extents that are written to, of both pages of the map: some more than fit the fast drive.
 const EXTENTS: u64 = 160;
 const EXTENTS_APART: u64 = 520;
+const FAST_BYTES: u64 = 16 * MIB;
 /// Damages that each past is tried with.
 const DAMAGES: u64 = 8;
 
@@ -70,12 +71,13 @@ fn live(seed: u64) -> Past {
     let simulation = Simulation::new(seed);
     let atomic_write_bytes = if random.below(2) == 0 { 512 } else { 4096 };
     let spec = |spec: DriveSpec| DriveSpec { atomic_write_bytes, ..spec };
-    simulation.add_drive(spec(DriveSpec::fast("fast", 16 * MIB)));
+    simulation.add_drive(spec(DriveSpec::fast("fast", FAST_BYTES)));
     simulation.add_drive(spec(DriveSpec::slow("slow", 96 * MIB)));
     // One in three is a cache, which has extents in part; of the others every second one keeps below what goes
     // up.
     let options = CreateOptions::new("past");
-    let options = if seed % 3 == 2 {
+    let cached = seed % 3 == 2;
+    let options = if cached {
         CreateOptions { class: Class::Cache, cache_mode: CacheMode::WriteBack, ..options }
     } else {
         let tuning = Tuning { inclusion: seed.is_multiple_of(2), ..Tuning::default() };
@@ -94,6 +96,9 @@ fn live(seed: u64) -> Past {
             let engine = open(&io, &fast, &slow).await.unwrap();
             let mut life = Life { io, engine, content: given, random: steps, version: session };
             life.go_on().await;
+            if cached {
+                life.part().await;
+            }
             let extents_in_part = life.engine.status().extents_in_part;
             if !last || life.random.below(3) == 0 {
                 life.engine.close().await.unwrap();
@@ -147,6 +152,23 @@ impl Life {
         }
     }
 
+    /// Has some blocks of extents go up whose others stay below: where there is room for them, and those that
+    /// have it do not go home for a while.
+    async fn part(&mut self) {
+        for extent in 0..EXTENTS {
+            self.put((EXTENTS + extent) * 128 * KIB, 128 * KIB).await;
+        }
+        self.io.sleep(20_000 * MILLISECOND_NS).await;
+        self.zero(EXTENTS * 128 * KIB, 16 * 128 * KIB).await;
+        self.io.sleep(20_000 * MILLISECOND_NS).await;
+        for extent in 0..8 {
+            let block = (2 * EXTENTS - 1 - extent) * 32 + self.random.below(31);
+            self.put(block * BLOCK_BYTES, BLOCK_BYTES).await;
+        }
+        self.engine.flush().await.unwrap();
+        self.io.sleep(self.random.below(1000) * MILLISECOND_NS).await;
+    }
+
     /// Has what is used most go down, or up.
     async fn wish(&mut self, wish: Wish) {
         self.engine.wish(&[(0, 16 * 128 * KIB)], Some(wish)).await.unwrap();
@@ -180,7 +202,7 @@ fn block_of(block: u64, version: u64) -> Vec<u8> {
 /// Damages one to three things; tells which.
 fn damage(simulation: &Simulation, geometry: &Geometry, random: &mut Random) -> String {
     let drives = simulation.drives();
-    let fast = simulation.peek(drives[0], 0, 16 * MIB as usize);
+    let fast = simulation.peek(drives[0], 0, FAST_BYTES as usize);
     let (regions, _) = log_regions(&fast, geometry);
     let headers: Vec<u64> = regions
         .iter()
@@ -202,7 +224,7 @@ fn damage(simulation: &Simulation, geometry: &Geometry, random: &mut Random) -> 
         told.push(format!("{tier} {at}"));
     };
     for _ in 0..1 + random.below(3) {
-        match random.below(6) {
+        match random.below(7) {
             0..4 if !headers.is_empty() => {
                 let first = random.below(headers.len() as u64) as usize;
                 let run = 1 + random.below(3) as usize;
@@ -214,6 +236,13 @@ fn damage(simulation: &Simulation, geometry: &Geometry, random: &mut Random) -> 
                     for copy in 0..2 {
                         hit(tier, geometry.map_page_position(tier, page, copy), random);
                     }
+                }
+            }
+            5 => {
+                // The newest of both drives, or what a cut would have left.
+                let (page, copy) = (random.below(geometry.map_pages()), random.below(2));
+                for tier in Tier::BOTH {
+                    hit(tier, geometry.map_page_position(tier, page, copy), random);
                 }
             }
             _ => hit(Tier::Slow, [256 * KIB, 768 * KIB][random.below(2) as usize], random),
