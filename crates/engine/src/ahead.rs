@@ -14,7 +14,8 @@ use io::{Buf, Transfer};
 use crate::canary::canary;
 use crate::marks::{self, Mark};
 
-/// Bytes kept in all. With more streams at once than that is enough for, some are served as they ask.
+/// Bytes kept in all; a piece of an extent takes a buffer of twice that. With more streams at once than
+/// that is enough for, some are served as they ask.
 const BYTES_MAX: u64 = 8 << 20;
 /// What nobody has asked for in this time makes room for others.
 const STALE_NS: u64 = SECOND_NS;
@@ -56,7 +57,7 @@ impl Ahead {
 
     /// Whether there is room for a piece of so many bytes.
     pub fn has_room(&mut self, bytes: u64, now_ns: u64) -> bool {
-        if self.bytes + bytes > BYTES_MAX {
+        if self.pieces.iter().any(|piece| now_ns - piece.begun_ns >= STALE_NS) {
             self.retain(|piece| now_ns - piece.begun_ns < STALE_NS);
         }
         self.bytes + bytes <= BYTES_MAX

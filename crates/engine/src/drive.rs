@@ -151,13 +151,14 @@ impl Drive {
     /// The drive is not used any more.
     pub fn declare_gone(&self, why: String) {
         self.0.gone.borrow_mut().get_or_insert(why);
+        *self.0.ahead.borrow_mut() = Ahead::default();
     }
 
     pub fn traffic(&self) -> DriveUse {
         self.0.traffic.get()
     }
 
-    /// Whether nothing is under way.
+    /// Whether nothing is under way that somebody waits for.
     pub fn is_idle(&self) -> bool {
         self.0.under_way.get() == 0
     }
@@ -212,6 +213,11 @@ impl Drive {
         });
         let transfer = device.read(at, io.pool().take(bytes));
         ahead.begun(at, bytes as u64, transfer, io.now_ns());
+    }
+
+    /// Whether the place has been read ahead, or is on its way.
+    pub fn is_read_ahead(&self, at: u64) -> bool {
+        self.0.ahead.borrow().covers(at)
     }
 
     /// What was read ahead of a range; `buf` is filled where it is a part of something larger.

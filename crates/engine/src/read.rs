@@ -24,6 +24,10 @@ use crate::state::State;
 const BLOCK: usize = BLOCK_BYTES as usize;
 /// So much of the fast drive is read beyond what a stream asks for.
 const AHEAD_BYTES: u64 = 1 << 20;
+/// What is read at a time for a stream of small requests.
+const PIECE_BYTES: u64 = 128 << 10;
+/// Less than this in one place is not worth a place among the pieces.
+const PART_BYTES_MIN: usize = 32 << 10;
 
 /// Where a part of a request is read from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,9 +80,9 @@ pub(crate) async fn read_blocks(
                 _ => continue,
             }
         }
-        let parts = observe(shared, at, parts, buf.len());
+        let (parts, goes_on) = observe(shared, at, parts, buf.len());
         let outcome;
-        (buf, outcome) = carry_out(shared, at, parts, buf).await;
+        (buf, outcome) = carry_out(shared, at, parts, goes_on, buf).await;
         drop(pass);
         // The fast drive may have died meanwhile, and the slow one has it.
         if outcome.is_ok() || was_alone || !shared.is_alone() {
@@ -194,8 +198,8 @@ fn push(parts: &mut Vec<Part>, source: Source, bytes: usize) {
 }
 
 /// Tells the policy of the request, counts where it is served, and has it bring along what is worth
-/// bringing.
-fn observe(shared: &Shared, at: u64, parts: Vec<Part>, length: usize) -> Vec<Part> {
+/// bringing. The second value: it belongs to a stream of what is not below, which will go on.
+fn observe(shared: &Shared, at: u64, parts: Vec<Part>, length: usize) -> (Vec<Part>, bool) {
     let mut state = shared.state.borrow_mut();
     let state = &mut *state;
     let map = &state.map;
@@ -209,9 +213,6 @@ fn observe(shared: &Shared, at: u64, parts: Vec<Part>, length: usize) -> Vec<Par
         state.quiet.used(WakeCause::Read, shared.io.now_ns());
     }
     let parts = if below { staging::look_around(state, &request, at, parts) } else { parts };
-    if request.is_stream() && !below {
-        read_ahead(shared, state, at, length as u64);
-    }
     for part in &parts {
         let bytes = part.bytes as u64;
         for served in [&mut state.counters.served, &mut state.counters.served_reads] {
@@ -229,31 +230,48 @@ fn observe(shared: &Shared, at: u64, parts: Vec<Part>, length: usize) -> Vec<Par
             }
         }
     }
-    parts
+    (parts, request.is_stream() && !below)
 }
 
 /// Reads of the fast drive what a stream will ask for next: in pieces of the size it asks for, so that an
-/// answer is one of them; what asks for less than an extent has extents read.
-fn read_ahead(shared: &Shared, state: &State, at: u64, length: u64) {
+/// answer is one of them, or of [`PIECE_BYTES`] where it asks for less.
+///
+/// A piece must not be begun at a home to which a write is under way, since only writes that are submitted
+/// later take it away. Clients' writes in place hold the extent ([`crate::guards`]). Everything else is written where
+/// no plan looks until it is settled: fresh slots, what moves, and blocks that the log still has.
+fn read_ahead(shared: &Shared, at: u64, length: u64) {
+    let state = shared.state.borrow();
     let extent_bytes = state.geometry.extent_bytes;
-    let (first, piece) = match length < extent_bytes {
-        // The first one in an extent sees to it for all of them.
-        true if at % extent_bytes >= length => return,
-        true => (at.next_multiple_of(extent_bytes), extent_bytes),
+    let small = PIECE_BYTES.min(extent_bytes);
+    let (first, piece) = match length < small {
+        // The first request in a piece sees to it for all of them.
+        true if at % small >= length => return,
+        true => ((at + length).next_multiple_of(small), small),
         false => (at + length, length),
     };
     let until = (at + length + AHEAD_BYTES).min(state.geometry.volume_bytes);
     let mut cursor = first;
     while cursor < until {
         let end = (cursor + piece).min(state.geometry.volume_bytes);
-        let extents = cursor / extent_bytes..end.div_ceil(extent_bytes);
-        let written = |extent| state.guards.home_written(ExtentId(extent));
-        if extents.into_iter().any(written) && !canary!(AheadBegunUnderWrite) {
-            return;
-        }
-        for part in plan(state, cursor, (end - cursor) as usize).0 {
-            if let Source::Home { tier: Tier::Fast, position } = part.source {
-                shared.fast.read_ahead(position, part.bytes);
+        let extents = (cursor / extent_bytes..end.div_ceil(extent_bytes)).map(ExtentId);
+        let begins = |source: &Source| match source {
+            Source::Home { tier: Tier::Fast, position } => shared.fast.is_read_ahead(*position),
+            _ => false,
+        };
+        // Most are under way since the request before this one.
+        if !begins(&home_source(&state, state.extent_of(cursor), cursor % extent_bytes)) {
+            let mut busy = extents.filter(|extent| {
+                state.guards.home_written(*extent) || state.map.get(*extent).moving()
+            });
+            if busy.next().is_some() && !canary!(AheadBegunUnderWrite) {
+                return;
+            }
+            for part in plan(&state, cursor, (end - cursor) as usize).0 {
+                if let Source::Home { tier: Tier::Fast, position } = part.source
+                    && part.bytes >= PART_BYTES_MIN
+                {
+                    shared.fast.read_ahead(position, part.bytes);
+                }
             }
         }
         cursor = end;
@@ -264,11 +282,21 @@ async fn carry_out(
     shared: &Rc<Shared>,
     at: u64,
     mut parts: Vec<Part>,
+    goes_on: bool,
     mut buf: Buf,
 ) -> (Buf, Result<(), Error>) {
+    let length = buf.len() as u64;
+    // What is asked for goes first.
+    let read_on = || {
+        if goes_on {
+            read_ahead(shared, at, length);
+        }
+    };
     if parts.len() == 1 {
         let part = parts.pop().expect("one part");
-        return match submit(shared, &part.source, buf) {
+        let submitted = submit(shared, &part.source, buf);
+        read_on();
+        return match submitted {
             Submitted::Done(buf) => {
                 let outcome = verify(&part.source, at, &buf);
                 (buf, outcome)
@@ -290,6 +318,7 @@ async fn carry_out(
         let piece = buf.split_to(part.bytes);
         under_way.push((submit(shared, &part.source, piece), part));
     }
+    read_on();
     // What is left of `buf` is its empty end; the pieces are joined in front of it.
     let mut whole: Option<Buf> = None;
     let mut result = Ok(());

@@ -160,8 +160,8 @@ fn load_page(
         // never meant anything. Unless all of it is damaged: then only a log that goes back to the
         // making of the volume surely has everything.
         let torn = fast.judged.contains(&PageCopy::Blank) || slow.is_blank();
-        // After a close nothing is torn, and of damaged drives nothing is taken for torn. What was never
-        // written is blank on a whole drive then.
+        // After a close nothing is torn, and in a rescue the drives are known to be damaged, so that nothing
+        // counts as torn by a cut. What was never written is blank on a whole drive then.
         let unwritten = fast.is_blank() || slow.is_blank();
         let cut_excluded = source.known_end().is_some() || source.rescue;
         let lost = !torn || damaged && !unwritten && cut_excluded;
@@ -178,8 +178,8 @@ fn load_page(
     let overwritten = |drive: &PageOnDrive<'_>| drive.judged[1 - copy] == PageCopy::Bad;
     if overwritten(fast) && overwritten(slow) {
         // A cut in the middle of a checkpoint leaves this, and then the log has what they had. But
-        // there was none since the volume was opened, which mends such copies. And of drives that are known
-        // to be damaged a cut proves nothing: the log has what came behind its tail.
+        // there was none since the volume was opened, which mends such copies. Nor does anything count as
+        // torn by a cut in a rescue: of what came before its tail the log has nothing.
         let log_has_the_rest = lsn >= source.superblock.log_tail;
         if source.known_end().is_some() || source.rescue && !log_has_the_rest {
             return lose_page(state, page, page_lost(source, page));

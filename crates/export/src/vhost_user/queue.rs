@@ -144,8 +144,8 @@ pub(super) struct Server<V> {
     done: Vec<Done>,
 }
 
-/// So many answers are not kept waiting for those behind them: the guest and the drive go on with these
-/// while we work on the others.
+/// So many answers are not kept waiting for those behind them: a guest that looks by itself, and the drive,
+/// go on with these while we work on the others.
 const ANSWERED_TOGETHER: usize = 4;
 
 impl<V: Volume> Server<V> {

@@ -2,13 +2,18 @@
 //! the places are written, given up and used for something else.
 
 use io::Durability::Volatile;
+use io::ErrorKind;
 use io::units::{KIB, MILLISECOND_NS};
+use twin::Kind;
 
 use super::{Drives, EXTENT, Prey, Story, boxed, insist, lay_and_rest, together};
 use crate::watched::Trouble;
 
 /// Enough for a stream to be known as one.
 const STREAM: u64 = 5 * EXTENT;
+
+/// Extents on the fast drive.
+const LAID: u64 = 26;
 
 async fn read_on(volume: &Prey, from: u64, until: u64, piece: u64) -> Result<(), Trouble> {
     for at in (from..until).step_by(piece as usize) {
@@ -34,7 +39,7 @@ async fn written_as_it_is_read_ahead(volume: &Prey, piece: u64) -> Result<(), Tr
 pub(super) fn writes_ahead_of_a_stream(drives: &Drives) -> Story {
     let mut story = drives
         .story("writes ahead of a stream")
-        .prepare(|stage| async move { lay_and_rest(&stage.volume, 0..20).await })
+        .prepare(|stage| async move { lay_and_rest(&stage.volume, 0..LAID).await })
         .act(|stage| async move {
             let volume = &stage.volume;
             for piece in [EXTENT, 64 * KIB, 2 * EXTENT] {
@@ -45,7 +50,7 @@ pub(super) fn writes_ahead_of_a_stream(drives: &Drives) -> Story {
                 volume.write(STREAM + 2 * EXTENT + 4096, 4096, Volatile).await?;
                 volume.write(STREAM + 4 * EXTENT, EXTENT, Volatile).await?;
                 volume.trim(STREAM + 5 * EXTENT, EXTENT, Volatile).await?;
-                volume.write(20 * EXTENT, EXTENT, Volatile).await?;
+                volume.write(LAID * EXTENT, EXTENT, Volatile).await?;
                 let other = volume.clone();
                 let (reader, writer) = (
                     boxed(async move { read_on(&other, STREAM, 2 * STREAM, piece).await }),
@@ -64,6 +69,10 @@ pub(super) fn writes_ahead_of_a_stream(drives: &Drives) -> Story {
                 together(volume, [reader, writer].into_iter()).await?;
                 read_on(volume, STREAM, 15 * EXTENT, piece).await?;
             }
+            // What is begun next cannot be read, and is tried once more when it is asked for.
+            read_on(volume, 15 * EXTENT, 17 * EXTENT, EXTENT).await?;
+            stage.machine.fail_next(stage.machine.drives()[0], Kind::Read, 1, ErrorKind::Io);
+            read_on(volume, 17 * EXTENT, LAID * EXTENT, EXTENT).await?;
             insist(&stage, "reading of the fast drive", |status| status.served_reads.fast_bytes > 0)
         });
     story.fast.latencies.write_ns = 2 * MILLISECOND_NS;
