@@ -5,7 +5,8 @@
 use std::cell::{Cell, RefCell};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::Arc;
+use std::thread::{self, Thread};
 
 use io::{
     Completed, Foreign, Io, IoError, Op, OpId, Park, Pool, SocketId, Unpark, WaitList, World,
@@ -35,17 +36,12 @@ pub struct Board {
     pub asked: RefCell<Asked>,
 }
 
-/// Wakes the executor from the front-end's thread.
-#[derive(Default)]
-struct Bell {
-    rung: Mutex<bool>,
-    heard: Condvar,
-}
+/// The executor's thread, for the front-end's to wake.
+struct Sleeper(Thread);
 
-impl Unpark for Bell {
+impl Unpark for Sleeper {
     fn unpark(&self) {
-        *self.rung.lock().unwrap() = true;
-        self.heard.notify_one();
+        self.0.unpark();
     }
 }
 
@@ -53,7 +49,7 @@ struct Hall {
     now_ns: u64,
     script: Script,
     board: Rc<Board>,
-    bell: Arc<Bell>,
+    sleeper: Arc<Sleeper>,
     events: u32,
     /// The door's wait for a kick.
     waiting: Option<OpId>,
@@ -76,7 +72,7 @@ pub fn hall(script: Script) -> (Io, Rc<Board>) {
         now_ns: 0,
         script,
         board: board.clone(),
-        bell: Arc::default(),
+        sleeper: Arc::new(Sleeper(thread::current())),
         events: 0,
         waiting: None,
         kicked: false,
@@ -162,8 +158,7 @@ impl World for Hall {
         if self.done.is_empty() && park != Park::Never {
             let at_work = self.board.guest.borrow().is_some() && !self.board.over.get();
             assert!(!at_work, "the guest waits for ever");
-            let rung = self.bell.rung.lock().unwrap();
-            *self.bell.heard.wait_while(rung, |rung| !*rung).unwrap() = false;
+            thread::park();
         }
         done.append(&mut self.done);
     }
@@ -184,6 +179,6 @@ impl World for Hall {
     fn close(&mut self, _: SocketId) {}
 
     fn unparker(&self) -> Option<Arc<dyn Unpark>> {
-        Some(self.bell.clone())
+        Some(self.sleeper.clone())
     }
 }
