@@ -145,6 +145,10 @@ pub struct ServerStatus {
     pub vhost_user: Option<PathBuf>,
     /// The block device.
     pub ublk: Option<PathBuf>,
+    /// Its reads that went from a drive straight into the client's memory; none where the kernel does not lend
+    /// that (before Linux 6.15).
+    #[serde(default)]
+    pub ublk_uncopied_reads: Option<u64>,
     /// Openings for writing, counted from `create`.
     pub generation: u64,
 }

@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use io::{Buf, Command, Device, DeviceInfo, ErrorKind, IoError, Transfer, WaitList};
+use io::{Buf, Command, Device, DeviceInfo, ErrorKind, IoError, Lent, Transfer, WaitList};
 
 use crate::address::Tier;
 use crate::ahead::{Ahead, Foreseen};
@@ -196,6 +196,19 @@ impl Drive {
             traffic.read_bytes += buf.len() as u64;
         });
         self.transfer(buf, false, |device, buf| device.read(at, buf))
+    }
+
+    /// Submits a read into memory that a driver lends.
+    pub fn read_lent(&self, at: u64, memory: Lent) -> Watched<Command> {
+        self.count(|traffic| {
+            traffic.reads += 1;
+            traffic.read_bytes += u64::from(memory.bytes);
+        });
+        let operation = match self.device() {
+            Some(device) => Pending::UnderWay(device.read_lent(at, memory)),
+            None => Pending::Refused(None),
+        };
+        Watched::begin(self, operation, false)
     }
 
     /// Submits a read of what is likely to be asked for soon, unless it is there or there is no room for

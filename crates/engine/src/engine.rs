@@ -3,7 +3,8 @@
 use std::rc::Rc;
 
 use io::{
-    Buf, Device, Durability, ErrorKind, Io, IoError, Span, Volume, VolumeInfo, Worth, ZeroMode,
+    Buf, Device, Durability, ErrorKind, Io, IoError, Lent, Span, Volume, VolumeInfo, Worth,
+    ZeroMode,
 };
 
 use crate::address::{BLOCK_BYTES, ExtentId, Lsn, Tier};
@@ -461,6 +462,25 @@ impl Volume for Engine {
         state.counters.reads.bytes += length;
         drop(state);
         (buf, outcome.map_err(IoError::from))
+    }
+
+    async fn read_lent(&self, at: u64, memory: Lent) -> bool {
+        let length = u64::from(memory.bytes);
+        let in_blocks = at.is_multiple_of(BLOCK_BYTES) && length.is_multiple_of(BLOCK_BYTES);
+        if length == 0 || !in_blocks || self.check(at, length, false).is_err() {
+            return false;
+        }
+        let _request = Request::begin(&self.0);
+        if behind::seen(&self.0, at, length).await.is_err() {
+            return false;
+        }
+        let served = read::read_lent(&self.0, at, memory).await;
+        if served {
+            let mut state = self.0.state.borrow_mut();
+            state.counters.reads.count += 1;
+            state.counters.reads.bytes += length;
+        }
+        served
     }
 
     async fn write(&self, at: u64, buf: Buf, durability: Durability) -> (Buf, Result<(), IoError>) {

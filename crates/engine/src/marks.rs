@@ -33,6 +33,8 @@ marks! {
     LogPadded,
     /// A client was given what had been read ahead of it.
     ReadForeseen,
+    /// A client's read went into memory that a driver had lent.
+    ReadLent,
     /// What had been read ahead was written before anybody asked for it.
     ForeseenOverwritten,
     /// Destage wrote into a clean copy and what it was made of.

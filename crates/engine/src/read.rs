@@ -4,7 +4,7 @@
 
 use std::rc::Rc;
 
-use io::{Buf, HEADROOM_BYTES, IoError, Transfer};
+use io::{Buf, HEADROOM_BYTES, IoError, Lent, Transfer};
 
 use crate::address::{BLOCK_BYTES, BlockId, ExtentId, Lsn, Tier};
 use crate::ahead::Foreseen;
@@ -89,6 +89,27 @@ pub(crate) async fn read_blocks(
             return (buf, outcome);
         }
     }
+}
+
+/// Reads whole blocks into memory that a driver lends, where all of them are in one place on the fast drive,
+/// which nothing has to be computed from. False: they are not, or could not be read, and are to be read as ever.
+pub(crate) async fn read_lent(shared: &Rc<Shared>, at: u64, memory: Lent) -> bool {
+    let length = memory.bytes as usize;
+    let _pass = AccessPass::begin(shared, Looks::AtLogToo);
+    let (parts, _) = plan(&shared.state.borrow(), at, length);
+    let [Part { source: Source::Home { tier: Tier::Fast, position }, .. }] = parts[..] else {
+        return false;
+    };
+    if shared.fast.is_read_ahead(position) {
+        return false;
+    }
+    let (_, goes_on) = observe(shared, at, parts, length);
+    marks::hit(Mark::ReadLent);
+    let reading = shared.fast.read_lent(position, memory);
+    if goes_on {
+        read_ahead(shared, at, length as u64);
+    }
+    reading.await.is_ok()
 }
 
 /// Cuts the request into parts. The second value: this much of the log must be written first.

@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 use hdrhistogram::Histogram;
 use io::units::{MICROSECOND_NS, SECOND_NS};
-use io::{Buf, Durability, Io, IoError, Span, Volume, VolumeInfo, Worth, ZeroMode};
+use io::{Buf, Durability, Io, IoError, Lent, Span, Volume, VolumeInfo, Worth, ZeroMode};
 use serde::Serialize;
 
 use crate::recorder::{AskedKind, Batch, Recorder};
@@ -176,6 +176,17 @@ impl<V: Volume> Volume for Metered<V> {
         let (buf, outcome) = self.volume.read(at, buf).await;
         self.settle(&self.read, started_ns, bytes, outcome.is_err());
         (buf, outcome)
+    }
+
+    async fn read_lent(&self, at: u64, memory: Lent) -> bool {
+        let (started_ns, bytes) = (self.io.now_ns(), u64::from(memory.bytes));
+        let served = self.volume.read_lent(at, memory).await;
+        // Else it comes again as a read, and is noted then: so this cannot be noted before it ends.
+        if served {
+            self.recorder.note(AskedKind::Read, at, bytes);
+            self.settle(&self.read, started_ns, bytes, false);
+        }
+        served
     }
 
     async fn write(&self, at: u64, buf: Buf, durability: Durability) -> (Buf, Result<(), IoError>) {

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use crate::{Buf, DeviceId, Io, IoError, Op, OpId};
+use crate::{Buf, DeviceId, Io, IoError, Lent, Op, OpId};
 
 /// What is known of a drive when it is opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,6 +55,11 @@ impl Device {
     /// Fills all of `buf` from byte `at`.
     pub fn read(&self, at: u64, buf: Buf) -> Transfer {
         self.transfer(Op::Read { device: self.id, at, buf })
+    }
+
+    /// Fills lent memory from byte `at`.
+    pub fn read_lent(&self, at: u64, memory: Lent) -> Command {
+        self.command(Op::ReadLent { device: self.id, at, memory })
     }
 
     /// Writes all of `buf` at byte `at`; volatile until a flush.
@@ -110,7 +115,7 @@ impl Drop for Transfer {
     }
 }
 
-/// Waits for a flush, trim or write-zeroes.
+/// Waits for what has no buffer of ours: a flush, trim, write-zeroes, or a read into lent memory.
 #[must_use = "a command's outcome must be looked at"]
 pub struct Command {
     io: Io,

@@ -11,6 +11,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -19,7 +20,9 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::ThreadId;
 
-use crate::{Completed, Foreign, IoError, Op, OpId, Park, Pool, SocketId, Unpark, World};
+use crate::{
+    Buf, Completed, Foreign, IoError, Lent, Op, OpId, Park, Pool, SocketId, Unpark, World,
+};
 
 /// Handle to the executor and its world. Clones are the same executor.
 #[derive(Clone)]
@@ -437,6 +440,24 @@ impl Io {
         if let Ok(socket) = accept.result {
             self.close_socket(SocketId(socket as u32));
         }
+    }
+
+    /// Numbers under which drivers may lend memory (see [`crate::Lent`]); none where that is not to be had.
+    pub fn lent_slots(&self) -> Range<u16> {
+        self.0.world.borrow().lent_slots()
+    }
+
+    /// Lends memory as a driver does, where there are none (in a simulation); elsewhere it comes back.
+    ///
+    /// # Errors
+    /// The memory, if nobody takes it.
+    pub fn lend(&self, memory: Buf) -> Result<Lent, Buf> {
+        self.0.world.borrow_mut().lend(memory)
+    }
+
+    /// Ends such a loan: what the memory holds now. `None` if nobody had lent it so.
+    pub fn take_back(&self, memory: Lent) -> Option<Buf> {
+        self.0.world.borrow_mut().take_back(memory)
     }
 
     pub(crate) fn adopt(&self, fd: OwnedFd, what: Foreign) -> Result<SocketId, IoError> {

@@ -30,7 +30,7 @@ pub use error::{ErrorKind, IoError};
 pub use executor::{Io, Sleep};
 pub use foreign::{Commanding, Driver, Event, Raising, Waiting};
 pub use mailbox::{Receiver, Sender, Undelivered, mailbox};
-pub use op::{Completed, DeviceId, Op, OpId, SocketId};
+pub use op::{Completed, DeviceId, Lent, Op, OpId, SocketId};
 pub use socket::{Accepting, Listener, Socket, Transferring};
 pub use volume::{Durability, Place, Span, Volume, VolumeInfo, Worth, ZeroMode};
 pub use wait::{Gate, Pass, WaitList, WaitPlace};

@@ -15,6 +15,16 @@ pub struct DeviceId(pub u32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SocketId(pub u32);
 
+/// Memory of the kernel that a driver lends: operations name it by the number under which the driver has
+/// put it into the world's table, and data gets there without passing through memory of ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lent {
+    /// Its number: one of [`crate::Io::lent_slots`].
+    pub slot: u16,
+    /// Bytes to fill, from its front.
+    pub bytes: u32,
+}
+
 /// One operation. Offsets and lengths are bytes.
 #[derive(Debug)]
 pub enum Op {
@@ -26,6 +36,15 @@ pub enum Op {
         at: u64,
         /// Filled completely, or the operation fails.
         buf: Buf,
+    },
+    /// Fill lent memory from the device.
+    ReadLent {
+        /// Where from.
+        device: DeviceId,
+        /// Byte offset on the device.
+        at: u64,
+        /// Filled completely, or the operation fails.
+        memory: Lent,
     },
     /// Write all of `buf` to the device. Volatile until a flush.
     Write {

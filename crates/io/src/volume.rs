@@ -1,6 +1,6 @@
 //! What a door serves: a block volume.
 
-use crate::{Buf, IoError};
+use crate::{Buf, IoError, Lent};
 
 /// The fixed facts of a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,6 +83,12 @@ pub trait Volume: 'static {
 
     /// Fills `buf` from byte `at`.
     async fn read(&self, at: u64, buf: Buf) -> (Buf, Result<(), IoError>);
+
+    /// Fills lent memory from byte `at`, where one read of one drive does it. False: the request has not
+    /// been served, and is to be asked for with [`Volume::read`], which also tells what is wrong.
+    async fn read_lent(&self, _at: u64, _memory: Lent) -> bool {
+        false
+    }
 
     /// Writes `buf` at byte `at`. Gives the buffer back with unspecified content.
     async fn write(&self, at: u64, buf: Buf, durability: Durability) -> (Buf, Result<(), IoError>);

@@ -1,9 +1,10 @@
 //! What stands behind [`crate::Io`]: the kernel, or a simulation.
 
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use crate::{Completed, ErrorKind, IoError, Op, OpId, SocketId};
+use crate::{Buf, Completed, ErrorKind, IoError, Lent, Op, OpId, SocketId};
 
 /// How long [`World::poll`] may wait when nothing has completed yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,6 +64,22 @@ pub trait World {
     /// When it is not what it is said to be, or this world (a simulation) knows nothing of it.
     fn adopt(&mut self, _fd: OwnedFd, what: Foreign) -> Result<SocketId, IoError> {
         Err(IoError::new(ErrorKind::Unsupported, format!("this world has no {what:?}")))
+    }
+
+    /// Numbers under which drivers may lend memory; none where there is no table for it.
+    fn lent_slots(&self) -> Range<u16> {
+        0..0
+    }
+
+    /// Stands in for a driver that lends memory, where there are none (in a simulation). Elsewhere the
+    /// memory comes back.
+    fn lend(&mut self, memory: Buf) -> Result<Lent, Buf> {
+        Err(memory)
+    }
+
+    /// Ends such a loan: what the memory holds now.
+    fn take_back(&mut self, _memory: Lent) -> Option<Buf> {
+        None
     }
 
     /// Ends a connection in both directions; operations on it complete soon after. Ends the waits

@@ -134,6 +134,7 @@ impl Simulation {
         let mut state = self.state.borrow_mut();
         assert!(state.powered, "power has failed: say by power_cut what the caches lose");
         state.finish_flying();
+        state.lent.clear();
         state.boot += 1;
         let boot = state.boot;
         drop(state);

@@ -11,10 +11,10 @@
 
 use std::cell::RefCell;
 use std::cmp::Ordering;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 use std::rc::Rc;
 
-use io::{Buf, Completed, ErrorKind, IoError, Op, OpId, Park, SocketId, World};
+use io::{Buf, Completed, ErrorKind, IoError, Lent, Op, OpId, Park, SocketId, World};
 
 use crate::change::{Change, is_zero};
 use crate::drive::Drive;
@@ -91,6 +91,8 @@ struct Flying {
     id: OpId,
     drive: usize,
     buf: Option<Buf>,
+    /// The buffer is lent memory of this number, and goes back there.
+    lent: Option<u16>,
     effect: Effect,
     error: Option<IoError>,
     /// Power fails when it completes.
@@ -143,6 +145,10 @@ pub(crate) struct State {
     held: Vec<Flying>,
     /// Scratch memory of [`State::release`].
     finished: Vec<Finished>,
+    /// Lent memory by number; empty while a request has it.
+    pub(crate) lent: BTreeMap<u16, Option<Buf>>,
+    /// The number of the next loan.
+    next_lent: u16,
 }
 
 impl State {
@@ -163,6 +169,8 @@ impl State {
             flying: BinaryHeap::new(),
             held: Vec::new(),
             finished: Vec::new(),
+            lent: BTreeMap::new(),
+            next_lent: 0,
         }
     }
 
@@ -307,7 +315,15 @@ impl State {
     }
 
     fn submit(&mut self, boot: u64, id: OpId, op: Op) {
+        let mut lent = None;
         let (drive, kind, at, length, buf) = match op {
+            Op::ReadLent { device, at, memory } => {
+                let length = u64::from(memory.bytes);
+                lent = Some(memory.slot);
+                let buf = self.lent.get_mut(&memory.slot).and_then(Option::take);
+                let buf = buf.expect("memory that is lent, and not in use");
+                (device, Kind::Read, at, length, Some(buf))
+            }
             Op::Read { device, at, buf } => (device, Kind::Read, at, buf.len() as u64, Some(buf)),
             Op::Write { device, at, buf } => (device, Kind::Write, at, buf.len() as u64, Some(buf)),
             Op::Flush { device } => (device, Kind::Flush, 0, 0, None),
@@ -395,6 +411,7 @@ impl State {
                 id,
                 drive,
                 buf,
+                lent,
                 effect,
                 error,
                 fatal,
@@ -447,6 +464,7 @@ impl State {
                 id,
                 drive: 0,
                 buf,
+                lent: None,
                 effect,
                 error: Some(error),
                 fatal: false,
@@ -492,6 +510,9 @@ impl State {
             Effect::Flush { covered } => self.drives[op.drive].cache.settle(covered),
         }
         let moved = op.buf.as_ref().map_or(0, |buf| buf.len() as u64);
+        if let Some(slot) = op.lent {
+            self.lent.insert(slot, op.buf.take());
+        }
         Completed { id: op.id, buf: op.buf, result: op.error.map_or(Ok(moved), Err) }
     }
 
@@ -576,6 +597,18 @@ impl World for Room {
 
     fn powered(&self) -> bool {
         self.alive()
+    }
+
+    fn lend(&mut self, memory: Buf) -> Result<Lent, Buf> {
+        let state = &mut *self.state.borrow_mut();
+        let lent = Lent { slot: state.next_lent, bytes: memory.len() as u32 };
+        state.next_lent = state.next_lent.wrapping_add(1);
+        state.lent.insert(lent.slot, Some(memory));
+        Ok(lent)
+    }
+
+    fn take_back(&mut self, memory: Lent) -> Option<Buf> {
+        self.state.borrow_mut().lent.remove(&memory.slot).flatten()
     }
 
     fn shutdown(&mut self, _: SocketId) {}

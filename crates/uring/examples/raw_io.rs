@@ -1,9 +1,11 @@
-//! What the seam costs: 4 KiB random reads and writes through [`io::Device`], to be held against
-//! fio on the same file.
+//! What the seam costs: random reads and writes of 4 KiB (or of KIB) through [`io::Device`], to be held
+//! against fio on the same file.
 //!
 //! ```text
-//! raw_io PATH [SECONDS [ring|threads]]
+//! raw_io PATH [SECONDS [auto|ring|threads [KIB [MIB [read|write]]]]]
 //! ```
+//!
+//! Anywhere on the drive, or in its first MIB.
 //!
 //! PATH is a file (made and filled, 256 MiB, if it is not there) or a block device, whose content
 //! is destroyed. One line a run: access, queue depth, operations per second, and CPU microseconds
@@ -24,19 +26,22 @@ use std::time::Instant;
 use io::{Device, Io, IoError, WaitList};
 use uring::{Access, Backend, Kernel, KernelOptions};
 
-const BLOCK_BYTES: u64 = 4096;
+const USAGE: &str = "usage: raw_io PATH [SECONDS [auto|ring|threads [KIB [MIB [read|write]]]]]";
 const FILE_BYTES: u64 = 256 << 20;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
-    let path = arguments.next().ok_or("usage: raw_io PATH [SECONDS [ring|threads]]")?;
+    let path = arguments.next().ok_or(USAGE)?;
     let seconds: f64 = arguments.next().map_or(Ok(5.0), |text| text.parse())?;
     let backend = match arguments.next().as_deref() {
-        None => Backend::Auto,
+        None | Some("auto") => Backend::Auto,
         Some("ring") => Backend::Ring,
         Some("threads") => Backend::Threads,
         Some(other) => return Err(format!("no backend is called '{other}'").into()),
     };
+    let kib: u64 = arguments.next().map_or(Ok(4), |text| text.parse())?;
+    let mib: u64 = arguments.next().map_or(Ok(u64::MAX >> 20), |text| text.parse())?;
+    let only = arguments.next();
     let path = Path::new(&path);
     let fresh = !path.exists();
     if fresh {
@@ -48,12 +53,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     if fresh {
         io.block_on(fill(&io, &device))?;
     }
-    for writes in [false, true] {
+    let blocks = device.info().size_bytes.min(mib << 20) / (kib << 10);
+    for access in ["read", "write"] {
+        if only.as_ref().is_some_and(|only| only != access) {
+            continue;
+        }
         for depth in [1, 32] {
-            let run = measure(&io, &device, writes, depth, seconds)?;
-            let access = if writes { "randwrite" } else { "randread" };
+            let load = Load { writes: access == "write", depth, seconds, bytes: kib << 10, blocks };
+            let run = measure(&io, &device, load)?;
             println!(
-                "{access} 4k qd{depth}: {:.0} IOPS, CPU {:.2} us/op (process {:.2})",
+                "rand{access} {kib}k qd{depth}: {:.0} IOPS, CPU {:.2} us/op (process {:.2})",
                 run.iops, run.thread_us, run.process_us
             );
         }
@@ -71,6 +80,16 @@ async fn fill(io: &Io, device: &Device) -> Result<(), IoError> {
     device.flush().await
 }
 
+/// What to do.
+#[derive(Clone, Copy)]
+struct Load {
+    writes: bool,
+    depth: usize,
+    seconds: f64,
+    bytes: u64,
+    blocks: u64,
+}
+
 /// What came out: operations per second, and CPU microseconds per operation.
 struct Run {
     iops: f64,
@@ -78,13 +97,8 @@ struct Run {
     process_us: f64,
 }
 
-fn measure(
-    io: &Io,
-    device: &Device,
-    writes: bool,
-    depth: usize,
-    seconds: f64,
-) -> Result<Run, IoError> {
+fn measure(io: &Io, device: &Device, load: Load) -> Result<Run, IoError> {
+    let Load { writes, depth, seconds, bytes, blocks } = load;
     let count = Rc::new(Cell::new(0u64));
     let running = Rc::new(Cell::new(depth));
     let ended = Rc::new(WaitList::new());
@@ -97,15 +111,14 @@ fn measure(
         let (count, running) = (count.clone(), running.clone());
         let (ended, failed) = (ended.clone(), failed.clone());
         io.clone().spawn(async move {
-            let blocks = device.info().size_bytes / BLOCK_BYTES;
             let mut state = 0x9e37_79b9_7f4a_7c15u64.wrapping_mul(lane as u64 + 1);
-            let mut buf = io.pool().take(BLOCK_BYTES as usize);
+            let mut buf = io.pool().take(bytes as usize);
             while io.now_ns() < end_ns {
                 // xorshift64: cheap, and good enough to spread addresses.
                 state ^= state << 13;
                 state ^= state >> 7;
                 state ^= state << 17;
-                let at = state % blocks * BLOCK_BYTES;
+                let at = state % blocks * bytes;
                 let transfer = if writes { device.write(at, buf) } else { device.read(at, buf) };
                 let (back, outcome) = transfer.await;
                 buf = back;

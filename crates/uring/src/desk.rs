@@ -41,6 +41,14 @@ pub(crate) enum Call {
         memory: *mut u8,
         length: usize,
     },
+    ReadLent {
+        file: FileRef,
+        at: u64,
+        slot: u16,
+        /// Where in the lent memory.
+        from: usize,
+        length: usize,
+    },
     Write {
         file: FileRef,
         at: u64,
@@ -90,6 +98,7 @@ pub(crate) enum Call {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verb {
     Read,
+    ReadLent,
     Write,
     Flush,
     Trim,
@@ -105,7 +114,7 @@ enum Verb {
 impl Verb {
     fn name(self) -> &'static str {
         match self {
-            Verb::Read => "read",
+            Verb::Read | Verb::ReadLent => "read",
             Verb::Write => "write",
             Verb::Flush => "flush",
             Verb::Trim => "trim",
@@ -122,7 +131,8 @@ impl Verb {
     /// Or for other descriptors that are kept with them.
     fn is_for_sockets(self) -> bool {
         match self {
-            Verb::Read | Verb::Write | Verb::Flush | Verb::Trim | Verb::WriteZeroes => false,
+            Verb::Read | Verb::ReadLent => false,
+            Verb::Write | Verb::Flush | Verb::Trim | Verb::WriteZeroes => false,
             Verb::Accept | Verb::Receive | Verb::Send => true,
             Verb::Wait | Verb::Raise | Verb::Command => true,
         }
@@ -150,6 +160,8 @@ struct Flight {
     moved: u64,
     retries: u32,
     buf: Option<Buf>,
+    /// Of lent memory, its number.
+    slot: u16,
 }
 
 /// See the head of the file.
@@ -170,6 +182,10 @@ impl Desk {
         let mut order = None;
         let flight = match op {
             Op::Read { device, at, buf } => transfer(Verb::Read, device.0, at, buf),
+            Op::ReadLent { device, at, memory } => {
+                let length = u64::from(memory.bytes);
+                Flight { slot: memory.slot, ..command(Verb::ReadLent, device, at, length) }
+            }
             Op::Write { device, at, buf } => transfer(Verb::Write, device.0, at, buf),
             Op::Flush { device } => command(Verb::Flush, device, 0, 0),
             Op::Trim { device, at, length } => command(Verb::Trim, device, at, length),
@@ -263,7 +279,12 @@ impl Desk {
                 let result = self.accepted(id, outcome as RawFd);
                 self.end(id, result);
             }
-            Verb::Read | Verb::Write | Verb::Trim | Verb::WriteZeroes | Verb::Send => {
+            Verb::Read
+            | Verb::ReadLent
+            | Verb::Write
+            | Verb::Trim
+            | Verb::WriteZeroes
+            | Verb::Send => {
                 // What a drive moved of a last, partial sector is moved again with the rest.
                 let whole = flight.moved + count;
                 let moved = if whole >= flight.length { whole } else { floor(whole, sector_bytes) };
@@ -341,6 +362,9 @@ impl Desk {
         let file = self.drives[flight.target as usize].file;
         match flight.verb {
             Verb::Read => Call::Read { file, at, memory, length },
+            Verb::ReadLent => {
+                Call::ReadLent { file, at, slot: flight.slot, from: flight.moved as usize, length }
+            }
             Verb::Write => Call::Write { file, at, memory, length },
             Verb::Trim => Call::Trim { file, at, length: rest },
             Verb::WriteZeroes => Call::WriteZeroes { file, at, length: rest },
@@ -375,7 +399,7 @@ impl Desk {
             let message = format!("{}: its buffer is not aligned to {align} bytes", place());
             return Some(IoError::new(ErrorKind::Range, message));
         }
-        if info.read_only && flight.verb != Verb::Read {
+        if info.read_only && !matches!(flight.verb, Verb::Read | Verb::ReadLent) {
             let message = format!("{}: it was opened for reading only", place());
             return Some(IoError::new(ErrorKind::ReadOnly, message));
         }
@@ -432,7 +456,7 @@ impl Desk {
         let (place, verb) = (self.place(id), self.flight(id).verb);
         let at = self.flight(id).at + self.flight(id).moved;
         match verb {
-            Verb::Read => IoError::new(
+            Verb::Read | Verb::ReadLent => IoError::new(
                 ErrorKind::Disconnected,
                 format!("{place}: it ends at {at}, it has become shorter since it was opened"),
             ),
@@ -461,11 +485,20 @@ impl Desk {
 }
 
 fn transfer(verb: Verb, target: u32, at: u64, buf: Buf) -> Flight {
-    Flight { verb, target, at, length: buf.len() as u64, moved: 0, retries: 0, buf: Some(buf) }
+    Flight {
+        verb,
+        target,
+        at,
+        length: buf.len() as u64,
+        moved: 0,
+        retries: 0,
+        buf: Some(buf),
+        slot: 0,
+    }
 }
 
 fn command(verb: Verb, target: DeviceId, at: u64, length: u64) -> Flight {
-    Flight { verb, target: target.0, at, length, moved: 0, retries: 0, buf: None }
+    Flight { verb, target: target.0, at, length, moved: 0, retries: 0, buf: None, slot: 0 }
 }
 
 /// `value` rounded down to a multiple of `unit`.

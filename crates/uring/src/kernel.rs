@@ -5,6 +5,7 @@
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::rc::Rc;
@@ -268,6 +269,13 @@ impl World for Running {
             Foreign::Driver => (Role::Driver, foreign::name(fd.as_fd()).into()),
         };
         Ok(machine.desk.sockets.add(fd, role, label))
+    }
+
+    fn lent_slots(&self) -> Range<u16> {
+        match &self.0.borrow().carrier {
+            Carrier::Ring(ring) => ring.lent_slots(),
+            Carrier::Threads(_) => 0..0,
+        }
     }
 
     fn shutdown(&mut self, socket: SocketId) {

@@ -14,6 +14,7 @@
 //! Needs Linux 5.11 (timeouts passed to enter); uses more where there is more.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -41,6 +42,9 @@ const FILES_MAX: u32 = 64;
 /// Largest piece of memory the kernel registers as one buffer.
 const PIECE_BYTES: usize = 1 << 30;
 
+/// Places for memory that drivers lend: one for each place of a ublk device's queues.
+const LENT_MAX: u16 = 512;
+
 /// Most bytes one entry moves; the kernel's own bound is a little below 2 GiB.
 const COUNT_MAX: usize = 1 << 30;
 
@@ -63,6 +67,8 @@ pub(crate) struct Ring {
     backlog: VecDeque<Entry>,
     /// The registered arena: address and bytes.
     fixed: Option<(usize, usize)>,
+    /// Empty places of the table of registered buffers, behind the arena's.
+    lent_slots: Range<u16>,
     /// Registered drives so far; `None` when the table could not be registered.
     files: Option<u32>,
     wakeup: Arc<Wakeup>,
@@ -95,12 +101,13 @@ impl Ring {
         if !ring.params().is_feature_ext_arg() || !ring.params().is_feature_nodrop() {
             return Err(NoRing("io_uring of this kernel is too old (5.11 is needed)".into()));
         }
-        let fixed = register_arena(&ring, pool);
+        let (fixed, lent_slots) = register_buffers(&ring, pool);
         let files = ring.submitter().register_files(&[-1; FILES_MAX as usize]).ok().map(|()| 0);
         Ok(Ring {
             ring,
             backlog: VecDeque::new(),
             fixed,
+            lent_slots,
             files,
             workers: Workers::new(WORKERS_MAX, wakeup.clone()),
             wakeup,
@@ -114,6 +121,11 @@ impl Ring {
     /// Bytes of the arena that are registered.
     pub(crate) fn registered_bytes(&self) -> usize {
         self.fixed.map_or(0, |(_, bytes)| bytes)
+    }
+
+    /// Where drivers may put memory that they lend.
+    pub(crate) fn lent_slots(&self) -> Range<u16> {
+        self.lent_slots.clone()
     }
 
     /// Registers a drive's descriptor; `None` when it must be named by its number.
@@ -208,6 +220,15 @@ impl Ring {
                         .flags(flags),
                     None => opcode::Read::new(fd, memory, count).offset(at).build().flags(flags),
                 }
+            }
+            Call::ReadLent { file, at, slot, from, length } => {
+                let (fd, flags) = name(file);
+                // What is called an address counts from the front of the lent memory.
+                let from = std::ptr::without_provenance_mut(from);
+                opcode::ReadFixed::new(fd, from, length.min(COUNT_MAX) as u32, slot)
+                    .offset(at)
+                    .build()
+                    .flags(flags)
             }
             Call::Write { file, at, memory, length } => {
                 let (fd, flags) = name(file);
@@ -402,19 +423,31 @@ impl Level {
     const ALL: [Level; 3] = [Level::Deferred, Level::Cooperative, Level::Plain];
 }
 
-fn register_arena(ring: &IoUring, pool: &Pool) -> Option<(usize, usize)> {
-    let (base, bytes) = pool.arena()?;
-    let pieces: Vec<libc::iovec> = (0..bytes)
+/// Registers the arena, and behind it empty places for what is lent: where both cannot be had, the arena
+/// alone, and none of them where that cannot.
+fn register_buffers(ring: &IoUring, pool: &Pool) -> (Option<(usize, usize)>, Range<u16>) {
+    let arena = pool.arena();
+    let (base, bytes) = arena.unwrap_or((std::ptr::null_mut(), 0));
+    let mut table: Vec<libc::iovec> = (0..bytes)
         .step_by(PIECE_BYTES)
         .map(|from| libc::iovec {
             iov_base: base.wrapping_add(from).cast(),
             iov_len: PIECE_BYTES.min(bytes - from),
         })
         .collect();
+    let pieces = table.len();
+    let empty = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+    table.extend([empty; LENT_MAX as usize]);
     // SAFETY: the pieces lie in the arena. The kernel pins its pages, so even an arena freed
     // before the ring leaves it nothing dangling; and only entries for live buffers use them.
-    let registered = unsafe { ring.submitter().register_buffers(&pieces) };
-    registered.ok().map(|()| (base as usize, bytes))
+    let register = |table: &[libc::iovec]| unsafe { ring.submitter().register_buffers(table) };
+    let fixed = arena.map(|_| (base as usize, bytes));
+    if register(&table).is_ok() {
+        return (fixed, pieces as u16..pieces as u16 + LENT_MAX);
+    }
+    table.truncate(pieces);
+    let registered = !table.is_empty() && register(&table).is_ok();
+    (fixed.filter(|_| registered), 0..0)
 }
 
 fn why_not(error: &std::io::Error) -> String {

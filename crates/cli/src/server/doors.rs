@@ -289,6 +289,11 @@ impl Doors {
         self.ublk.as_ref().map(|door| door.path().to_owned())
     }
 
+    /// Reads of the block device without a copy; `None` where there are none such.
+    pub fn uncopied_reads(&self) -> Option<u64> {
+        self.ublk.as_ref().and_then(UblkDoor::uncopied_reads)
+    }
+
     /// NBD connections now.
     pub fn nbd_connections(&self) -> usize {
         self.nbd.as_ref().map_or(0, NbdServer::connections)

@@ -375,6 +375,7 @@ impl Server {
             fuse_file: self.doors.fuse_file(),
             vhost_user: self.doors.vhost_user(),
             ublk: self.doors.ublk(),
+            ublk_uncopied_reads: self.doors.uncopied_reads(),
             generation: engine.generation,
         };
         VolumeStatus::live(engine, self.io.pool().usage(), self.volume.snapshot(), server)

@@ -44,7 +44,11 @@ impl VolumeStatus {
                 line("vhost", &path.display().to_string());
             }
             if let Some(path) = &server.ublk {
-                line("device", &path.display().to_string());
+                let uncopied = match server.ublk_uncopied_reads {
+                    Some(count) => format!(", {count} reads without a copy"),
+                    None => String::new(),
+                };
+                line("device", &format!("{}{uncopied}", path.display()));
             }
         }
         if let Some(recovery) = &self.recovery

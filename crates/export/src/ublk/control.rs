@@ -25,7 +25,7 @@ const ANY_DEVICE: u32 = u32::MAX;
 const NO_QUEUE: u16 = u16::MAX;
 
 /// What a device must be able to do.
-pub(super) const FEATURES: u64 = feature::USER_COPY | feature::RECOVERY | feature::RECOVERY_REISSUE;
+const FEATURES: u64 = feature::USER_COPY | feature::RECOVERY | feature::RECOVERY_REISSUE;
 
 /// The control device.
 pub(super) struct Control {
@@ -65,7 +65,8 @@ impl Control {
     /// Makes a device.
     pub(super) fn add(&mut self, info: &mut DeviceInfo) -> Result<(), IoError> {
         info.id = ANY_DEVICE;
-        info.features = FEATURES;
+        // The driver takes away what it does not know.
+        info.features = FEATURES | feature::LENDS;
         self.command(control::ADD, ANY_DEVICE, With::Info(info), "making a device")?;
         if info.features & FEATURES == FEATURES {
             return Ok(());

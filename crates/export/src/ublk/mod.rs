@@ -137,7 +137,7 @@ impl UblkDoor {
             await_file(Path::new(&format!("/dev/ublkc{id}")))
         })
         .await?;
-        let queues = Queues::new(io, volume, file, device.queues, device.queue_depth)?;
+        let queues = Queues::new(io, volume, file, &device)?;
         let crowd = queues.serve();
         let started = aside(move || {
             let mut control = Control::open()?;
@@ -160,6 +160,12 @@ impl UblkDoor {
     /// The block device.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Reads that went from a drive straight into the memory of their request; `None` where the driver does
+    /// not lend it (before Linux 6.15).
+    pub fn uncopied_reads(&self) -> Option<u64> {
+        self.crowd.uncopied_reads()
     }
 
     /// Whether an earlier server had left the device.

@@ -9,10 +9,13 @@ use std::fs::File;
 use std::ptr::NonNull;
 use std::rc::Rc;
 
-use io::{Buf, Driver, Durability, Io, IoError, Volume, WaitList, ZeroMode};
+use io::{Buf, Driver, Durability, Io, IoError, Lent, Place, Volume, WaitList, ZeroMode};
 use rustix::mm::{MapFlags, ProtFlags};
 
-use super::uapi::{self, Request, SECTOR_BYTES, flag, kind, place};
+use super::uapi::{self, DeviceInfo, Request, SECTOR_BYTES, feature, flag, kind, place};
+
+/// Reads of so much are worth the two commands of a loan; what is smaller is copied faster. (docs/ublk.md)
+const LENT_BYTES_MIN: u64 = 16 << 10;
 
 /// The requests of one queue, in memory that the driver writes and we read.
 struct Requests {
@@ -61,6 +64,8 @@ pub(super) struct Queues<V> {
     file: File,
     depth: u16,
     requests: Vec<Requests>,
+    /// Where the memory of the first place goes when it is lent; `None` where it cannot be.
+    first_slot: Option<u16>,
     crowd: Rc<Crowd>,
 }
 
@@ -71,6 +76,8 @@ pub(super) struct Crowd {
     busy: Cell<usize>,
     /// Requests that come are left to the next server.
     leaving: Cell<bool>,
+    /// Reads that needed no copy, where the driver lends what they need.
+    uncopied: Cell<Option<u64>>,
     changed: WaitList,
 }
 
@@ -84,6 +91,10 @@ impl Crowd {
     pub(super) async fn leave(&self) {
         self.leaving.set(true);
         self.changed.until(|| (self.busy.get() == 0).then_some(())).await;
+    }
+
+    pub(super) fn uncopied_reads(&self) -> Option<u64> {
+        self.uncopied.get()
     }
 
     fn count(&self, counter: &Cell<usize>, more: bool) {
@@ -100,9 +111,9 @@ impl<V: Volume> Queues<V> {
         io: Io,
         volume: Rc<V>,
         file: File,
-        queues: u16,
-        depth: u16,
+        device: &DeviceInfo,
     ) -> Result<Queues<V>, IoError> {
+        let (queues, depth) = (device.queues, device.queue_depth);
         let requests = (0..queues).map(|queue| Requests::map(&file, queue, depth));
         let requests = requests.collect::<Result<Vec<_>, IoError>>()?;
         let clone = file.try_clone();
@@ -110,7 +121,12 @@ impl<V: Volume> Queues<V> {
             IoError::from_errno(e.raw_os_error().unwrap_or(0), "a second handle of a ublk device")
         })?;
         let driver = Driver::adopt(&io, clone.into())?;
-        Ok(Queues { io, volume, driver, file, depth, requests, crowd: Rc::default() })
+        let slots = io.lent_slots();
+        let lends = device.features & feature::LENDS != 0
+            && slots.len() >= usize::from(queues) * usize::from(depth);
+        let first_slot = lends.then_some(slots.start);
+        let crowd = Crowd { uncopied: Cell::new(lends.then_some(0)), ..Crowd::default() };
+        Ok(Queues { io, volume, driver, file, depth, requests, first_slot, crowd: Rc::new(crowd) })
     }
 
     /// Serves every place of every queue, each in a task.
@@ -142,7 +158,7 @@ impl<V: Volume> Queues<V> {
             }
             self.crowd.count(&self.crowd.busy, true);
             let request = self.requests[usize::from(queue)].get(tag);
-            let result = match self.carry_out(request, uapi::data_at(queue, tag)).await {
+            let result = match self.carry_out(request, queue, tag).await {
                 Ok(bytes) => bytes as i32,
                 Err(error) => -errno(&error),
             };
@@ -153,7 +169,8 @@ impl<V: Volume> Queues<V> {
     }
 
     /// Gives the bytes that were moved.
-    async fn carry_out(&self, request: Request, data_at: u64) -> Result<u64, IoError> {
+    async fn carry_out(&self, request: Request, queue: u16, tag: u16) -> Result<u64, IoError> {
+        let data_at = uapi::data_at(queue, tag);
         // A flush has no place, and says so with the largest number there is.
         let at = request.first_sector.saturating_mul(SECTOR_BYTES);
         let length = u64::from(request.sectors) * SECTOR_BYTES;
@@ -163,6 +180,9 @@ impl<V: Volume> Queues<V> {
         };
         match request.what & kind::MASK {
             kind::READ => {
+                if self.read_lent(queue, tag, at, length).await {
+                    return Ok(length);
+                }
                 let buf = self.io.pool().take(length as usize);
                 let (buf, outcome) = self.volume.read(at, buf).await;
                 outcome?;
@@ -188,6 +208,30 @@ impl<V: Volume> Queues<V> {
             }
         }
         Ok(length)
+    }
+
+    /// Has a drive write straight into the request's memory, where that can be and is worth while. False:
+    /// the request is to be read and copied.
+    async fn read_lent(&self, queue: u16, tag: u16, at: u64, length: u64) -> bool {
+        let Some(first) = self.first_slot.filter(|_| length >= LENT_BYTES_MIN) else {
+            return false;
+        };
+        // Else what is lent is handed back unused, mostly.
+        let on_fast = self.volume.places(at, length, 1);
+        if !on_fast.first().is_some_and(|span| span.place == Place::Fast && span.length >= length) {
+            return false;
+        }
+        let slot = first + queue * self.depth + tag;
+        let command = place::memory(queue, tag, slot);
+        if self.driver.command(place::LEND, command).await.is_err() {
+            return false;
+        }
+        let served = self.volume.read_lent(at, Lent { slot, bytes: length as u32 }).await;
+        let taken_back = self.driver.command(place::TAKE_BACK, command).await;
+        let served = served && taken_back.is_ok();
+        let counted = self.crowd.uncopied.get().map(|count| count + u64::from(served));
+        self.crowd.uncopied.set(counted);
+        served
     }
 
     /// Copies data out of a request.

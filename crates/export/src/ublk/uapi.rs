@@ -39,18 +39,35 @@ pub(super) mod place {
     /// Ends the request, and fetches the next.
     pub(crate) const COMMIT_AND_FETCH: u32 = ioctl(READ_WRITE, COMMAND_BYTES, 0x21);
 
-    /// The command itself. `result` is bytes or a negative errno.
+    /// Puts the memory of the request into the ring's table of buffers. Answered at once.
+    pub(crate) const LEND: u32 = ioctl(READ_WRITE, COMMAND_BYTES, 0x23);
+    /// Takes it out again. Answered at once.
+    pub(crate) const TAKE_BACK: u32 = ioctl(READ_WRITE, COMMAND_BYTES, 0x24);
+
+    /// A command that fetches. `result` is bytes or a negative errno.
     pub(crate) fn command(queue: u16, tag: u16, result: i32) -> [u8; COMMAND_BYTES] {
+        with_slot(queue, tag, result, 0)
+    }
+
+    /// A command about the request's memory, and its place in the table.
+    pub(crate) fn memory(queue: u16, tag: u16, slot: u16) -> [u8; COMMAND_BYTES] {
+        with_slot(queue, tag, 0, u64::from(slot))
+    }
+
+    fn with_slot(queue: u16, tag: u16, result: i32, slot: u64) -> [u8; COMMAND_BYTES] {
         let mut bytes = [0; COMMAND_BYTES];
         bytes[..2].copy_from_slice(&queue.to_ne_bytes());
         bytes[2..4].copy_from_slice(&tag.to_ne_bytes());
         bytes[4..8].copy_from_slice(&result.to_ne_bytes());
+        bytes[8..].copy_from_slice(&slot.to_ne_bytes());
         bytes
     }
 }
 
 /// Features of a device.
 pub(super) mod feature {
+    /// The memory of requests can be lent to our ring (Linux 6.15).
+    pub(crate) const LENDS: u64 = 1 << 0;
     /// A device outlives its server.
     pub(crate) const RECOVERY: u64 = 1 << 3;
     /// What its server had not answered is given to the next.
@@ -220,6 +237,9 @@ mod tests {
         assert_eq!(control::END_RECOVERY, 0xc020_7511);
         assert_eq!(place::FETCH, 0xc010_7520);
         assert_eq!(place::COMMIT_AND_FETCH, 0xc010_7521);
+        assert_eq!(place::LEND, 0xc010_7523);
+        assert_eq!(place::TAKE_BACK, 0xc010_7524);
+        assert_eq!(place::memory(1, 2, 300)[8..], 300u64.to_ne_bytes());
         assert_eq!(requests_at(3, 4096), 3 * 98_304);
         assert_eq!(data_at(1, 2), 0x8000_0000 + (1 << 41) + (2 << 25));
         let command = place::command(1, 0x203, -5);
