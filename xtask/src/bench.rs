@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use backing::Backing;
@@ -53,6 +53,9 @@ const REPETITIONS: u32 = 3;
 /// One measurement of `--all`.
 const LONG_TURN_SECONDS: f64 = 2.0;
 
+/// All that this machine can be asked for.
+const DOORS: &str = "nbd,fuse,vhost-user,paced-disk";
+
 /// Measure bimetal side by side with nbdkit and QEMU's servers
 #[derive(Debug, Args)]
 pub struct BenchArguments {
@@ -71,7 +74,7 @@ pub struct BenchArguments {
         value_enum,
         value_name = "DOOR,…",
         value_delimiter = ',',
-        default_value = "nbd,fuse,vhost-user,paced-disk"
+        default_value = DOORS
     )]
     doors: Vec<Door>,
     /// Also other depths, several connections and mixes: twice as long
@@ -90,6 +93,14 @@ impl BenchArguments {
             if given {
                 text += option;
             }
+        }
+        let doors: Vec<String> = self
+            .doors
+            .iter()
+            .filter_map(|door| Some(door.to_possible_value()?.get_name().to_owned()))
+            .collect();
+        if doors.join(",") != DOORS {
+            text += &format!(" --doors {}", doors.join(","));
         }
         if self.repetitions != REPETITIONS {
             text += &format!(" --repetitions {}", self.repetitions);

@@ -6,7 +6,8 @@
 //! * Off unless it was set. Never where order is promised (deferred durability), and not for parts of
 //!   a block, which are read first.
 //! * Writes gather behind for a moment and begin together, at once when somebody waits for them: to
-//!   hand a drive one write costs nearly as much as to hand it thirty.
+//!   hand a drive one write costs nearly as much as to hand it thirty. Where a flush came after every few of
+//!   them lately, the first does not wait for others: the drive works while the answer travels and the flush comes.
 //! * Beyond the size, and while the oldest write behind waits for longer than [`AGE_NS_MAX`], a write
 //!   is acknowledged when it is written, as ever: a drive that hangs stops clients.
 //! * A write behind that fails stops the volume, for its client was told otherwise: no flush succeeds
@@ -37,6 +38,8 @@ const UNDER_WAY_MAX: usize = 64;
 const GATHERED_ENOUGH: usize = 32;
 /// Fewer wait this long for others: a few round trips of a client that writes one by one.
 const GATHER_NS: u64 = 500 * io::units::MICROSECOND_NS;
+/// With no more writes than this from one flush to the next, the next one is near.
+const FEW: u64 = 4;
 
 /// A write that was acknowledged and has not begun.
 struct Job {
@@ -62,6 +65,9 @@ pub(crate) struct Behind {
     /// Somebody waits for what waits.
     urgent: bool,
     under_way: usize,
+    /// The number of the next write when the last flush came, and how many there had been since the one before.
+    flushed_at: u64,
+    last_run: Option<u64>,
     /// Oldest first; the first one has the number `first`.
     entries: VecDeque<Entry>,
     first: u64,
@@ -112,9 +118,29 @@ impl Behind {
         self.lost.iter().any(|lost| lost.start < at + length && at < lost.end)
     }
 
+    /// The number of the next write.
+    fn next(&self) -> u64 {
+        self.first + self.entries.len() as u64
+    }
+
+    /// A client has asked for a flush.
+    fn flushed(&mut self) {
+        let next = self.next();
+        // Flushes of others that write elsewhere say nothing.
+        if next != self.flushed_at {
+            self.last_run = Some(next - self.flushed_at);
+            self.flushed_at = next;
+        }
+    }
+
+    /// Whether a flush is likely to come soon.
+    fn flush_is_near(&self) -> bool {
+        self.last_run.is_some_and(|run| run <= FEW) && self.next() - self.flushed_at <= FEW
+    }
+
     /// Says whether the one who begins must look.
     fn take(&mut self, at: u64, buf: Buf, now_ns: u64) -> bool {
-        let number = self.first + self.entries.len() as u64;
+        let number = self.next();
         let bytes = buf.len() as u64;
         self.bytes += bytes;
         self.entries.push_back(Entry { since_ns: now_ns, bytes, done: false });
@@ -131,7 +157,9 @@ impl Behind {
             return None;
         }
         let oldest = &self.entries[self.entries.len() - self.waiting.len()];
-        let at_once = self.urgent || self.waiting.len() >= GATHERED_ENOUGH;
+        let at_once = self.urgent
+            || self.waiting.len() >= GATHERED_ENOUGH
+            || self.under_way == 0 && self.flush_is_near();
         Some(oldest.since_ns + if at_once { 0 } else { GATHER_NS })
     }
 
@@ -246,8 +274,9 @@ pub(crate) async fn seen(shared: &Shared, at: u64, length: u64) -> Result<(), Er
 /// Waits until all that is behind when it is called is written, or lost: then the volume is poisoned.
 pub(crate) async fn all_written(shared: &Shared) {
     let end = {
-        let behind = &shared.state.borrow().behind;
-        behind.first + behind.entries.len() as u64
+        let behind = &mut shared.state.borrow_mut().behind;
+        behind.flushed();
+        behind.next()
     };
     hurry(shared);
     shared.behind_written.until(|| (shared.state.borrow().behind.first >= end).then_some(())).await;
@@ -368,5 +397,34 @@ mod tests {
         assert_eq!(behind.due_ns(), None, "the drive has enough to do");
         behind.settle(0, 0);
         assert_eq!(behind.due_ns(), Some(64 + GATHER_NS));
+    }
+
+    #[test]
+    fn the_first_write_behind_does_not_wait_where_flushes_come_often() {
+        let pool = Pool::new(0);
+        let mut behind = Behind::new(256 * BLOCK_BYTES);
+        let mut write =
+            |behind: &mut Behind, n: u64| behind.take(n * BLOCK_BYTES, block_of(&pool), n);
+        write(&mut behind, 0);
+        assert_eq!(behind.due_ns(), Some(GATHER_NS), "nothing is known yet");
+        behind.flushed();
+        behind.begin();
+        behind.settle(0, 0);
+        write(&mut behind, 1);
+        assert_eq!(behind.due_ns(), Some(1), "one write, one flush: another is near");
+        behind.begin();
+        write(&mut behind, 2);
+        assert_eq!(behind.due_ns(), Some(2 + GATHER_NS), "the drive works already");
+        behind.settle(1, BLOCK_BYTES);
+        assert_eq!(behind.due_ns(), Some(2));
+        (3..6).for_each(|n| drop(write(&mut behind, n)));
+        assert_eq!(behind.due_ns(), Some(2 + GATHER_NS), "more than a few and no flush");
+        behind.flushed();
+        behind.flushed();
+        while let Some((number, job)) = behind.begin() {
+            behind.settle(number, job.at);
+        }
+        write(&mut behind, 6);
+        assert_eq!(behind.due_ns(), Some(6 + GATHER_NS), "the last run was longer");
     }
 }

@@ -137,6 +137,7 @@ fn plan(state: &mut State, written: (u64, u64)) -> Plan {
         extents.insert(ExtentId(live.block.0 / extent_blocks));
         extents.len() < batch
     });
+    state.destage_waits.clear();
     let mut starved = false;
     let mut young = false;
     let mut jobs = Vec::with_capacity(extents.len());
@@ -144,6 +145,9 @@ fn plan(state: &mut State, written: (u64, u64)) -> Plan {
         let mapping = state.map.get(extent);
         let in_use = state.guards.home_written(extent) && !canary!(DestageUnderWriter);
         if mapping.moving() || in_use {
+            if in_use {
+                state.destage_waits.insert(extent);
+            }
             continue;
         }
         let mut blocks = Vec::new();

@@ -41,6 +41,10 @@ marks! {
     DestagedToBoth,
     /// Destage wrote some blocks into a slot of the fast drive, and the others stayed below.
     DestagedInPart,
+    /// A home was overwritten in place of which the log has other blocks.
+    HomeOverwrittenBesideLog,
+    /// What a copy in part has was overwritten in place.
+    PartOverwritten,
     /// Destage wrote into a copy in part.
     PartGrown,
     /// The same, and the copy had all then.

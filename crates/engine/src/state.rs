@@ -121,6 +121,8 @@ pub(crate) struct State {
     /// their homes must not be changed in place. Extent → LSN of the record.
     pub young: FixedMap<u64, Lsn>,
     young_order: VecDeque<(Lsn, ExtentId)>,
+    /// Extents that were not destaged the last time because their homes were being written.
+    pub destage_waits: BTreeSet<ExtentId>,
     /// Homes on this drive were written since it was last flushed.
     pub home_dirty: [bool; 2],
     /// Drives that write a block wholly or not at all: homes there may be written in place.
@@ -214,6 +216,7 @@ impl State {
             courtesy: Courtesy::default(),
             young: FixedMap::default(),
             young_order: VecDeque::new(),
+            destage_waits: BTreeSet::new(),
             home_dirty: [false; 2],
             in_place,
             flush: FlushTurns::default(),

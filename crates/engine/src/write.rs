@@ -312,8 +312,7 @@ fn pace(state: &mut State, shared: &Shared, at: u64, length: u64) -> u64 {
     if fill < PACED_FROM_FILL {
         return 0;
     }
-    let logs = pieces(state, at, length)
-        .any(|(extent, _, bytes)| route(state, extent, bytes) == Route::Log);
+    let logs = pieces(state, at, length).any(|piece| route(state, piece) == Route::Log);
     if !logs {
         return 0;
     }
@@ -347,8 +346,8 @@ fn demand(state: &State, at: u64, length: u64) -> Demand {
     let mut slots_any = 0;
     // Whether those that may go to either drive find a slot when the fast one has none.
     let mut fits_slow = true;
-    for (extent, _, bytes) in pieces(state, at, length) {
-        match route(state, extent, bytes) {
+    for piece @ (extent, ..) in pieces(state, at, length) {
+        match route(state, piece) {
             Route::Log => return Demand::Data,
             Route::Home(_) => {}
             Route::Fresh => match state.map.get(extent).home() {
@@ -380,12 +379,11 @@ fn has_room(state: &State, at: u64, length: u64) -> bool {
         }
 }
 
-/// The parts of a request by extent: which, offset in the volume, bytes.
-fn pieces(
-    state: &State,
-    at: u64,
-    length: u64,
-) -> impl Iterator<Item = (ExtentId, u64, u64)> + use<> {
+/// The part of a request that is in one extent: which, offset in the volume, bytes.
+type Piece = (ExtentId, u64, u64);
+
+/// The parts of a request by extent.
+fn pieces(state: &State, at: u64, length: u64) -> impl Iterator<Item = Piece> + use<> {
     let extent_bytes = state.geometry.extent_bytes;
     let end = at + length;
     (at / extent_bytes..end.div_ceil(extent_bytes)).map(move |extent| {
@@ -395,7 +393,8 @@ fn pieces(
     })
 }
 
-fn route(state: &State, extent: ExtentId, bytes: u64) -> Route {
+fn route(state: &State, piece: Piece) -> Route {
+    let (extent, _, bytes) = piece;
     let mapping = state.map.get(extent);
     let whole = bytes == state.geometry.extent_bytes;
     if state.homeward {
@@ -403,9 +402,9 @@ fn route(state: &State, extent: ExtentId, bytes: u64) -> Route {
     }
     // What the slow drive has of a clean copy would go on passing for current.
     let believed = mapping.is_clean() && !canary!(CopyWrittenClean);
-    let settled = (!mapping.in_log() || canary!(InPlaceUnderLog))
+    let settled = (!mapping.in_log() || is_apart(state, piece) || canary!(InPlaceUnderLog))
         && !believed
-        && (mapping.part().is_none() || canary!(PartWrittenInPlace))
+        && (has_all(state, piece) || canary!(PartWrittenInPlace))
         && (!mapping.moving() || canary!(InPlaceWhileMoving))
         && (!state.is_young(extent) || canary!(YoungIgnored));
     let fast_to_spare = state.slots[0].free() > state.fast_reserve();
@@ -425,6 +424,22 @@ fn route(state: &State, extent: ExtentId, bytes: u64) -> Route {
         _ if whole && state.slots[0].free() + state.slow_slots_for(extent) > 0 => Route::Fresh,
         _ => Route::Log,
     }
+}
+
+/// Whether what the log has of the extent is elsewhere in it, and destage does not wait for its home to be
+/// left alone: else one that is written all the time would never leave the log.
+fn is_apart(state: &State, (extent, start, bytes): Piece) -> bool {
+    let blocks = start / BLOCK_BYTES..(start + bytes) / BLOCK_BYTES;
+    let waited_for = state.destage_waits.contains(&extent);
+    !waited_for && blocks.map(BlockId).all(|block| state.log.lookup(block).is_none())
+}
+
+/// Whether the extent's home has all of the piece: a copy in part need not, and what it has stays the same
+/// when that is overwritten.
+fn has_all(state: &State, (extent, start, bytes): Piece) -> bool {
+    let Some((part, _)) = state.map.get(extent).part() else { return true };
+    let from = start % state.geometry.extent_bytes / BLOCK_BYTES;
+    (from..from + bytes / BLOCK_BYTES).all(|block| part.has(block))
 }
 
 /// The route in write-through: to the slow drive at once, where that can be done in place.
@@ -453,7 +468,7 @@ fn plan(shared: &Shared, at: u64, buf: &mut Buf) -> (Vec<Run>, Option<Large>) {
     let state = &mut *state;
     let mut runs: Vec<Run> = Vec::with_capacity(1);
     for (extent, start, bytes) in pieces(state, at, buf.len() as u64) {
-        let mut target = match route(state, extent, bytes) {
+        let mut target = match route(state, (extent, start, bytes)) {
             Route::Log => {
                 mark_spared(state, extent);
                 Target::Log
@@ -461,6 +476,13 @@ fn plan(shared: &Shared, at: u64, buf: &mut Buf) -> (Vec<Run>, Option<Large>) {
             Route::Home(home) => {
                 if home.tier == Tier::Slow {
                     marks::hit(Mark::SlowHomeOverwritten);
+                }
+                let mapping = state.map.get(extent);
+                if mapping.part().is_some() {
+                    marks::hit(Mark::PartOverwritten);
+                }
+                if mapping.in_log() {
+                    marks::hit(Mark::HomeOverwrittenBesideLog);
                 }
                 Target::Home {
                     tier: home.tier,

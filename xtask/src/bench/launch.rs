@@ -138,7 +138,7 @@ fn qemu_storage(backing: &Path, door: Door, entrance: &Path) -> Result<Command> 
         backing.display()
     );
     let place = entrance.display();
-    let mut command = Command::new("qemu-storage-daemon");
+    let mut command = ends_with_us("qemu-storage-daemon");
     command.args(["--blockdev", &node]);
     let export = match door {
         Door::Nbd | Door::PacedDisk => {
@@ -168,9 +168,16 @@ fn nbdkit(backing: &Path, socket: &Path, more: &[&str]) -> Command {
 }
 
 fn qemu(backing: &Path, socket: &Path, more: &[&str]) -> Command {
-    let mut command = Command::new("qemu-nbd");
+    let mut command = ends_with_us("qemu-nbd");
     command.args(["--persistent", "--format=raw", "--shared=0"]).args(more);
     command.arg("--socket").arg(socket).arg(backing);
+    command
+}
+
+/// A server that knows no option for it: the kernel ends it with this program, whatever ends that.
+fn ends_with_us(server: &str) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "TERM", server]);
     command
 }
 

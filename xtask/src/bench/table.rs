@@ -67,7 +67,8 @@ impl Row {
     fn median(&self, kind: Kind, of: impl Fn(&Sample) -> f64) -> f64 {
         let mut values: Vec<f64> = self.samples(kind).iter().map(of).collect();
         values.sort_by(f64::total_cmp);
-        values[values.len() / 2]
+        let (lower, upper) = ((values.len() - 1) / 2, values.len() / 2);
+        f64::midpoint(values[lower], values[upper])
     }
 
     /// Requests per second, the median.
@@ -245,18 +246,25 @@ impl DoorTables<'_> {
         let DoorTables(door, rows) = self;
         let behind = door.contestants().contains(&Kind::BimetalBehind);
         let head = format!("{door}: bimetal is (least-most) times");
-        write!(formatter, "\n{head:<NAME_WIDTH$} {:<39}", "from the drive")?;
-        writeln!(formatter, "{}", if behind { "behind, memory" } else { "" })?;
+        write!(formatter, "\n{head:<NAME_WIDTH$} ")?;
+        match behind {
+            true => writeln!(formatter, "{:<39}behind, memory", "from the drive")?,
+            false => writeln!(formatter, "from the drive")?,
+        }
         for row in *rows {
             let told = |ours, against| match row.ratio(ours, against) {
                 Some(ratio) => format!("{ratio} {}", ratio.against.name()),
                 None => "-".to_owned(),
             };
             let drive = told(Kind::Bimetal, Against::Drive);
-            write!(formatter, "{:<NAME_WIDTH$} {drive:<39}", row.step.name)?;
-            let memory =
-                if behind { told(Kind::BimetalBehind, Against::Memory) } else { String::new() };
-            writeln!(formatter, "{memory}")?;
+            write!(formatter, "{:<NAME_WIDTH$} ", row.step.name)?;
+            match behind {
+                true => {
+                    let memory = told(Kind::BimetalBehind, Against::Memory);
+                    writeln!(formatter, "{drive:<39}{memory}")?;
+                }
+                false => writeln!(formatter, "{drive}")?,
+            }
         }
         Ok(())
     }
@@ -298,6 +306,14 @@ mod tests {
         assert_eq!((drive.median, drive.least, drive.most), (2.0, 0.1, 6.0));
         let memory = row.ratio(Kind::BimetalBehind, Against::Memory).unwrap();
         assert_eq!((memory.against, memory.median), (Kind::Nbdkit, 2.0));
+    }
+
+    #[test]
+    fn of_an_even_number_of_repetitions_the_middle_two_count() {
+        let sample = |per_second| Sample { per_second, cpu_us: 1.0, from_drive: 1.0 };
+        let mut row = Row::new(Door::Fuse, STEPS[0]);
+        row.samples[0] = [40.0, 10.0, 30.0, 20.0].map(sample).to_vec();
+        assert_eq!(row.rate(Kind::Bimetal), 25.0);
     }
 
     #[test]
