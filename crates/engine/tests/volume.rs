@@ -2,6 +2,9 @@
 
 mod rig;
 
+use std::cell::Cell;
+use std::rc::Rc;
+
 use engine::{Engine, Status};
 use io::units::{MIB, SECOND_NS};
 use io::{Durability, Place, Volume};
@@ -294,6 +297,41 @@ fn a_log_that_fills_faster_than_it_empties_slows_writers_down_instead_of_stoppin
         // Only at first, while nobody knows how fast this disk empties it.
         let waits = engine.status().log.full_waits;
         assert!(waits < 10, "{waits} writes ran into a full log");
+    });
+    rig.assert_sound();
+}
+
+#[test]
+fn an_extent_that_is_written_all_the_time_still_leaves_the_log() {
+    let rig = Rig::small(15);
+    rig.create();
+    rig.session(|io, engine| async move {
+        put(&io, &engine, 0, 128 << 10, 1).await;
+        // Its home is still verified by its data, so this block goes to the log.
+        put(&io, &engine, 0, 4096, 2).await;
+        engine.flush().await.unwrap();
+        // Others of it are written in place, and always one or another is on its way.
+        let (over, writes) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(0u64)));
+        for lane in 1..4 {
+            let (io, engine) = (io.clone(), engine.clone());
+            let (over, writes) = (over.clone(), writes.clone());
+            io.clone().spawn(async move {
+                while !over.get() && writes.get() < 300_000 {
+                    put(&io, &engine, lane * 8192, 4096, 3).await;
+                    writes.set(writes.get() + 1);
+                }
+            });
+        }
+        // Meanwhile more goes through the log than it holds, which must not wait for the one block.
+        for n in 0..3000u64 {
+            put(&io, &engine, 40 * MIB + n * 7919 % 8192 * 4096, 4096, 4).await;
+        }
+        over.set(true);
+        assert!(writes.get() < 300_000, "the log was stuck as long as the extent was written");
+        assert!(writes.get() > 3000, "it was not written all the time");
+        io.sleep(SECOND_NS).await;
+        expect(&io, &engine, 0, 4096, 2).await;
+        expect(&io, &engine, 8192, 4096, 3).await;
     });
     rig.assert_sound();
 }

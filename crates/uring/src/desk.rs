@@ -171,6 +171,8 @@ pub(crate) struct Desk {
     pub(crate) sockets: Sockets,
     /// By operation number.
     flights: Vec<Option<Flight>>,
+    /// Operations on drives under way.
+    on_drives: usize,
     /// Ended, and not yet handed to the executor.
     pub(crate) ended: Vec<Completed>,
 }
@@ -208,6 +210,8 @@ impl Desk {
         }
         if flight.verb.is_for_sockets() {
             self.sockets.enter(SocketId(flight.target));
+        } else {
+            self.on_drives += 1;
         }
         assert!(self.flights[index].is_none(), "operation {index} is under way already");
         let refusal = self.refusal(&flight);
@@ -326,6 +330,11 @@ impl Desk {
     pub(crate) fn holding(&self) -> usize {
         let holds = |flight: &&Flight| flight.verb != Verb::Command;
         self.flights.iter().flatten().filter(holds).count()
+    }
+
+    /// How many of the operations under way are a drive's.
+    pub(crate) fn drive_operations(&self) -> usize {
+        self.on_drives
     }
 
     /// Gives up what is under way without freeing its buffers or closing its drives: the last
@@ -477,8 +486,9 @@ impl Desk {
 
     fn end(&mut self, id: OpId, result: Result<u64, IoError>) {
         let flight = self.flights[id.0 as usize].take().expect("an operation ends once");
-        if flight.verb.is_for_sockets() {
-            self.sockets.leave(SocketId(flight.target));
+        match flight.verb.is_for_sockets() {
+            true => self.sockets.leave(SocketId(flight.target)),
+            false => self.on_drives -= 1,
         }
         self.ended.push(Completed { id, buf: flight.buf, result });
     }

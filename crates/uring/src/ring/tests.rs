@@ -74,3 +74,41 @@ fn a_buffer_the_kernel_may_still_write_into_is_never_freed() {
     // Late data finds no reader and does no harm.
     let _ = theirs.write_all(b"late");
 }
+
+#[test]
+fn a_flush_of_a_quick_drive_with_nothing_beside_it_is_done_at_once() {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(&[6; 64 << 10]).unwrap();
+    let pool = Pool::new(1 << 20);
+    let wakeup = Arc::new(Wakeup::new().unwrap());
+    let mut ring = Ring::with_levels(&Level::ALL, 8, &pool, wakeup).ok().expect("a ring");
+    let mut desk = Desk::default();
+    let mut drive = Drive::open(file.path(), Access::ReadWrite).unwrap();
+    drive.file.registered = ring.register(drive.file.fd);
+    desk.drives.push(drive);
+    let device = io::DeviceId(0);
+    let mut begin = |ring: &mut Ring, desk: &mut Desk, id, op| {
+        let call = desk.admit(OpId(id), op).expect("nothing here is trivial");
+        ring.start(desk, OpId(id), call);
+        desk.ended.pop().map(|done| done.result)
+    };
+    let flush = || Op::Flush { device };
+
+    assert_eq!(begin(&mut ring, &mut desk, 1, flush()), None, "nothing is known of the drive");
+    assert_eq!(wait(&mut ring, &mut desk).result, Ok(0));
+    assert_ne!(ring.flush_ns[0], u64::MAX, "now it is");
+
+    ring.flush_ns[0] = QUICK_FLUSH_NS;
+    assert_eq!(begin(&mut ring, &mut desk, 1, flush()), Some(Ok(0)));
+    ring.flush_ns[0] = QUICK_FLUSH_NS + 1;
+    assert_eq!(begin(&mut ring, &mut desk, 1, flush()), None);
+    assert_eq!(wait(&mut ring, &mut desk).result, Ok(0));
+
+    ring.flush_ns[0] = 0;
+    let read = Op::Read { device, at: 0, buf: pool.take(4096) };
+    assert_eq!(begin(&mut ring, &mut desk, 1, read), None);
+    assert_eq!(begin(&mut ring, &mut desk, 2, flush()), None, "somebody waits for the drive");
+    let mut ids = [wait(&mut ring, &mut desk).id, wait(&mut ring, &mut desk).id];
+    ids.sort();
+    assert_eq!((ids, ring.flush_ns[0]), ([OpId(1), OpId(2)], 0), "that says nothing of the drive");
+}
