@@ -59,8 +59,11 @@ const ENTRIES_MAX: u32 = 32 << 10;
 /// the processor is the limit sooner. (docs/performance.md)
 const SUBMITTED_TOGETHER: usize = 4;
 
-/// A drive whose last flush took no longer than this is quick: those with a cache that survives a power cut.
+/// A flush that takes no longer than this is quick: of drives whose cache survives a power cut, all are.
 const QUICK_FLUSH_NS: u64 = 250 * io::units::MICROSECOND_NS;
+
+/// A drive is quick after so many quick flushes in a row. Others are quick, too, when they have nothing to do.
+const QUICK_IN_A_ROW: u8 = 16;
 
 /// Threads for trims and zeroing: one long job should not hold up a short one.
 const WORKERS_MAX: usize = 2;
@@ -73,8 +76,8 @@ pub(crate) struct Ring {
     fixed: Option<(usize, usize)>,
     /// Empty places of the table of registered buffers, behind the arena's.
     lent_slots: Range<u16>,
-    /// How long the last flush took of each registered drive, of those that had nothing beside them.
-    flush_ns: [u64; FILES_MAX as usize],
+    /// Quick flushes in a row of each registered drive, of those that had nothing beside them.
+    quick_flushes: [u8; FILES_MAX as usize],
     /// Such a flush under way: of which drive, and since when.
     lone_flush: Option<(OpId, u32, u64)>,
     /// Registered drives so far; `None` when the table could not be registered.
@@ -116,7 +119,7 @@ impl Ring {
             backlog: VecDeque::new(),
             fixed,
             lent_slots,
-            flush_ns: [u64::MAX; FILES_MAX as usize],
+            quick_flushes: [0; FILES_MAX as usize],
             lone_flush: None,
             files,
             workers: Workers::new(WORKERS_MAX, wakeup.clone()),
@@ -170,7 +173,7 @@ impl Ring {
             return false;
         };
         let begun_ns = now_ns();
-        if self.flush_ns[slot as usize] > QUICK_FLUSH_NS {
+        if self.quick_flushes[slot as usize] < QUICK_IN_A_ROW {
             self.lone_flush = Some((id, slot, begun_ns));
             return false;
         }
@@ -178,9 +181,14 @@ impl Ring {
         let _ = self.ring.submit();
         // SAFETY: the drive's descriptor is open, and the call has no memory.
         let outcome = unsafe { blocking::carry_out(&Call::Flush { file }) };
-        self.flush_ns[slot as usize] = now_ns() - begun_ns;
+        self.note_flush(slot, now_ns() - begun_ns);
         self.settle(desk, id, outcome);
         true
+    }
+
+    fn note_flush(&mut self, slot: u32, took_ns: u64) {
+        let in_a_row = &mut self.quick_flushes[slot as usize];
+        *in_a_row = if took_ns <= QUICK_FLUSH_NS { in_a_row.saturating_add(1) } else { 0 };
     }
 
     /// Makes a waiting accept end.
@@ -408,7 +416,7 @@ impl Ring {
 
     fn settle(&mut self, desk: &mut Desk, id: OpId, outcome: i64) {
         if let Some((_, slot, begun_ns)) = self.lone_flush.take_if(|(flush, ..)| *flush == id) {
-            self.flush_ns[slot as usize] = now_ns() - begun_ns;
+            self.note_flush(slot, now_ns() - begun_ns);
         }
         if let Some(call) = desk.settle(id, outcome) {
             self.start(desk, id, call);
