@@ -382,6 +382,8 @@ mod cage {
         ToldBeyondBound,
         /// A flush takes away the notes of homes that were written while it ran.
         NotesTakenLate,
+        /// A flush takes away the notes of homes that were written while it waited for the log.
+        NotesTakenWhenWritten,
         /// A mark of doubt that is being taken away counts as standing.
         LeavingMarkTrusted,
         /// A read for the stage whose home changed is forgotten, and passes for the next one.

@@ -198,7 +198,8 @@ impl Drive {
         self.transfer(buf, false, |device, buf| device.read(at, buf))
     }
 
-    /// Submits a read into memory that a driver lends.
+    /// Submits a read into memory that a driver lends. That it fails says nothing of the drive: the memory may
+    /// not be what the drive can write to.
     pub fn read_lent(&self, at: u64, memory: Lent) -> Watched<Command> {
         self.count(|traffic| {
             traffic.reads += 1;
@@ -208,7 +209,9 @@ impl Drive {
             Some(device) => Pending::UnderWay(device.read_lent(at, memory)),
             None => Pending::Refused(None),
         };
-        Watched::begin(self, operation, false)
+        let mut reading = Watched::begin(self, operation, false);
+        reading.blames = false;
+        reading
     }
 
     /// Submits a read of what is likely to be asked for soon, unless it is there or there is no room for
@@ -344,13 +347,15 @@ pub(crate) struct Watched<F> {
     drive: Drive,
     operation: Pending<F>,
     writes: bool,
+    /// Its failure is the drive's.
+    blames: bool,
 }
 
 impl<F> Watched<F> {
     fn begin(drive: &Drive, operation: Pending<F>, writes: bool) -> Watched<F> {
         let under_way = &drive.0.under_way;
         under_way.set(under_way.get() + 1);
-        Watched { drive: drive.clone(), operation, writes }
+        Watched { drive: drive.clone(), operation, writes, blames: true }
     }
 }
 
@@ -393,7 +398,9 @@ impl Future for Watched<Command> {
             Pending::UnderWay(operation) => Pin::new(operation).poll(context),
             Pending::Refused(_) => return Poll::Ready(Err(self.drive.refusal())),
         };
-        if let Poll::Ready(Err(error)) = &polled {
+        if let Poll::Ready(Err(error)) = &polled
+            && self.blames
+        {
             self.drive.note(error, self.writes);
         }
         polled

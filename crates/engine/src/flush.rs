@@ -140,22 +140,36 @@ async fn gather(shared: &Shared) {
 
 async fn run_turn(shared: &Shared) -> Result<(), Error> {
     let begun_ns = shared.io.now_ns();
-    let end = {
+    let (end, mut home_dirty) = {
         let mut state = shared.state.borrow_mut();
         // Who comes from here on joins the next turn.
         state.flush.next += 1;
         state.flush.last_callers = std::mem::take(&mut state.flush.callers);
-        state.log.end()
+        // With the end of the log: a home that is written later may be one that a later record tells of, and
+        // is not safe before that is.
+        let home_dirty = state.home_dirty;
+        if !canary!(NotesTakenLate) && !canary!(NotesTakenWhenWritten) {
+            state.home_dirty = [false; 2];
+        }
+        (state.log.end(), home_dirty)
     };
     if !canary!(FlushBeforeWritten) {
-        shared.log_written(end).await?;
+        let written = shared.log_written(end).await;
+        if written.is_err() {
+            // The slow drive may go on alone, and has them to flush.
+            let state = &mut *shared.state.borrow_mut();
+            for (now, taken) in state.home_dirty.iter_mut().zip(home_dirty) {
+                *now |= taken;
+            }
+        }
+        written?;
     }
     let (until, slow_dirty, doubts) = {
         let mut state = shared.state.borrow_mut();
-        let slow_dirty = state.home_dirty[Tier::Slow.index()];
-        if !canary!(NotesTakenLate) {
-            state.home_dirty = [false; 2];
+        if canary!(NotesTakenWhenWritten) {
+            home_dirty = std::mem::take(&mut state.home_dirty);
         }
+        let slow_dirty = home_dirty[Tier::Slow.index()];
         let doubts = state.doubts.take_unwritten();
         (state.log.written(), slow_dirty, doubts)
     };

@@ -1,6 +1,7 @@
 //! Writing. One function chooses the route of each part of a request:
 //! * *home*: in place, when the extent lives in a slot whose drive writes blocks atomically,
-//!   nothing of it is in the log or in motion, and recovery would not verify its data. On the slow
+//!   the log has no version of these blocks, it is not in motion, and recovery would not verify its data; of a
+//!   copy in part only what that has, and nothing while destage waits for the extent. On the slow
 //!   drive only whole extents, and only when the fast drive has no slot to spare (a stream), unless
 //!   the placement says that overwrites stay below;
 //! * *fresh*: whole extents, to a newly taken slot; the mapping and the data's CRC go to the log;
@@ -553,7 +554,7 @@ fn mark_spared(state: &State, extent: ExtentId) {
     let mapping = state.map.get(extent);
     if mapping.moving() {
         marks::hit(Mark::MovingHomeSpared);
-    } else if mapping.home().is_some() && !mapping.in_log() && state.is_young(extent) {
+    } else if mapping.home().is_some() && state.is_young(extent) {
         marks::hit(Mark::YoungHomeSpared);
     }
 }

@@ -35,6 +35,7 @@ pub const FREE: &[Canary] = &[
     Canary::KeptTakenLate,
     Canary::AloneOverPages,
     Canary::ClaimNotDurable,
+    Canary::NotesTakenWhenWritten,
     // Found, but its engine hangs, and to see that takes a minute.
     Canary::TailPassesMarks,
 ];
@@ -155,7 +156,9 @@ pub(crate) fn haunts(canary: Canary) -> &'static [&'static str] {
         | Canary::AloneUnmirrored
         | Canary::OtherCopiesNotWritten
         | Canary::OriginalNotDestaged => &[THROUGH],
-        Canary::NotesTakenLate => &["homes are written beside a flush"],
+        Canary::NotesTakenLate | Canary::NotesTakenWhenWritten => {
+            &["homes are written beside a flush"]
+        }
         Canary::LeavingMarkTrusted => &["doubts: changes as marks are taken away"],
         Canary::StageComingForgotten => &["hot extents are read again as they are written anew"],
         Canary::DestageFailureIgnored => &["the slow drive refuses what is destaged"],

@@ -65,7 +65,7 @@ pub(super) struct Queues<V> {
     depth: u16,
     requests: Vec<Requests>,
     /// Where the memory of the first place goes when it is lent; `None` where it cannot be.
-    first_slot: Option<u16>,
+    first_slot: Cell<Option<u16>>,
     crowd: Rc<Crowd>,
 }
 
@@ -124,7 +124,7 @@ impl<V: Volume> Queues<V> {
         let slots = io.lent_slots();
         let lends = device.features & feature::LENDS != 0
             && slots.len() >= usize::from(queues) * usize::from(depth);
-        let first_slot = lends.then_some(slots.start);
+        let first_slot = Cell::new(lends.then_some(slots.start));
         let crowd = Crowd { uncopied: Cell::new(lends.then_some(0)), ..Crowd::default() };
         Ok(Queues { io, volume, driver, file, depth, requests, first_slot, crowd: Rc::new(crowd) })
     }
@@ -213,7 +213,7 @@ impl<V: Volume> Queues<V> {
     /// Has a drive write straight into the request's memory, where that can be and is worth while. False:
     /// the request is to be read and copied.
     async fn read_lent(&self, queue: u16, tag: u16, at: u64, length: u64) -> bool {
-        let Some(first) = self.first_slot.filter(|_| length >= LENT_BYTES_MIN) else {
+        let Some(first) = self.first_slot.get().filter(|_| length >= LENT_BYTES_MIN) else {
             return false;
         };
         // Else what is lent is handed back unused, mostly.
@@ -224,6 +224,8 @@ impl<V: Volume> Queues<V> {
         let slot = first + queue * self.depth + tag;
         let command = place::memory(queue, tag, slot);
         if self.driver.command(place::LEND, command).await.is_err() {
+            // It knows no loans after all.
+            self.first_slot.set(None);
             return false;
         }
         let served = self.volume.read_lent(at, Lent { slot, bytes: length as u32 }).await;
