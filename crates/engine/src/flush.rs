@@ -171,7 +171,10 @@ async fn run_turn(shared: &Shared) -> Result<(), Error> {
         }
         let slow_dirty = home_dirty[Tier::Slow.index()];
         let doubts = state.doubts.take_unwritten();
-        (state.log.written(), slow_dirty, doubts)
+        // No further than the notes go: a later record may tell of data that is not flushed in this turn.
+        let written = state.log.written();
+        let until = if canary!(NotesTakenWhenWritten) { written } else { written.min(end) };
+        (until, slow_dirty, doubts)
     };
     // Both at once: what a record names is verified by its data at recovery, so the order in
     // which the drives finish does not matter.
