@@ -54,7 +54,10 @@ const REPETITIONS: u32 = 3;
 const LONG_TURN_SECONDS: f64 = 2.0;
 
 /// All that this machine can be asked for.
-const DOORS: &str = "nbd,fuse,vhost-user,paced-disk";
+const DOORS: &str = "nbd,fuse,vhost-user,paced-disk,memory";
+/// Where files in memory go, and how much of it has to be free: three spans and a half are filled.
+const MEMORY: &str = "/dev/shm";
+const MEMORY_FREE_BYTES: u64 = 5 << 30;
 
 /// Measure bimetal side by side with nbdkit and QEMU's servers
 #[derive(Debug, Args)]
@@ -139,6 +142,10 @@ fn compare(arguments: &BenchArguments) -> Result<()> {
             "/dev/fuse is missing: the doors fuse and paced-disk need it (modprobe fuse); choose others with --doors"
         );
     }
+    if doors.contains(&Door::Memory) && memory_free_bytes()? < MEMORY_FREE_BYTES {
+        eprintln!("SKIPPED: memory: less than {} GiB of it are free", MEMORY_FREE_BYTES >> 30);
+        doors.retain(|door| *door != Door::Memory);
+    }
     let clients = Clients::build(turn_seconds)?;
     let directory = shell::root().join(&arguments.dir);
     let machine = Machine::look(&directory)?;
@@ -158,9 +165,14 @@ fn compare(arguments: &BenchArguments) -> Result<()> {
 
     let interruption = Interruption::listen()?;
     let files = Backing::make(&directory)?;
+    let in_memory = match doors.contains(&Door::Memory) {
+        true => Some(Backing::make(Path::new(MEMORY))?),
+        false => None,
+    };
     let mut rows = Vec::new();
     for door in &doors {
-        let servers = prepare(*door, &files, &clients, &interruption)?;
+        let files = in_memory.as_ref().filter(|_| *door == Door::Memory).unwrap_or(&files);
+        let servers = prepare(*door, files, &clients, &interruption)?;
         let steps = steps_at(*door);
         let of_door = measure(&steps, &servers, &clients, arguments.repetitions, &interruption)?;
         println!("\n{}", table::DoorTables(*door, &of_door));
@@ -179,6 +191,17 @@ fn compare(arguments: &BenchArguments) -> Result<()> {
     let page = page::write(&report, &directory, &clients.bimetal())?;
     println!("The same with pictures: {}", page.display());
     Ok(())
+}
+
+/// Free for files in memory.
+fn memory_free_bytes() -> Result<u64> {
+    let files = rustix::fs::statvfs(MEMORY).with_context(|| format!("looking at {MEMORY}"))?;
+    let path = "/proc/meminfo";
+    let text = std::fs::read_to_string(path).with_context(|| path.to_owned())?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    let available = kib.with_context(|| format!("{path} has no MemAvailable"))? << 10;
+    Ok(available.min(files.f_bavail * files.f_frsize))
 }
 
 /// Everybody who takes part at a door, with the span filled.
@@ -222,7 +245,7 @@ fn measure(
                 let server = &servers[chosen];
                 let what = format!("{door}: {} with {}", row.step.name, server.kind.name());
                 progress.set_message(what.clone());
-                if !row.step.mix.writes() && !server.kind.keeps_writes() {
+                if !row.step.mix.writes() && !server.kind.uses_page_cache() {
                     // What writes have left there is no merit of who keeps out of it.
                     server.forget_cached()?;
                 }

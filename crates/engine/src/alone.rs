@@ -18,7 +18,7 @@ use crate::address::{BLOCK_BYTES, BlockId, ExtentId, Lsn, Tier};
 use crate::cache_mode::CacheMode;
 use crate::canary::canary;
 use crate::error::{Error, Poison};
-use crate::format::map_page::{ENTRIES_PER_PAGE, PAGE_BYTES, Residence, encode};
+use crate::format::map_page::{PAGE_BYTES, Residence, encode};
 use crate::format::superblock::{State as Left, Superblock};
 use crate::guards::Hold;
 use crate::log::Logged;
@@ -91,7 +91,7 @@ impl State {
         let own = self.geometry.own_slot(extent).filter(|_| mapped);
         self.map.set(extent, Residence::at(own), lsn);
         if !canary!(AloneUnmirrored) {
-            self.unmirrored.insert(extent.0 / ENTRIES_PER_PAGE as u64, lsn);
+            self.note_unmirrored(extent, lsn);
         }
     }
 }
@@ -138,6 +138,12 @@ pub(crate) async fn ready(shared: &Rc<Shared>) -> Result<(), Error> {
         shared.state.borrow_mut().alone.as_mut().expect("alone").ready = true;
     }
     outcome
+}
+
+/// A write that had been acknowledged did not reach the slow drive: no flush may succeed over that.
+pub(crate) fn lose_write(shared: &Shared, what: &str, error: Error) {
+    // The error is kept; there is nobody to give it to.
+    let _ = keep_failure(shared, what, Err(error));
 }
 
 /// After a failed flush, or metadata that was not written, nothing more is acknowledged.

@@ -20,6 +20,7 @@ use std::rc::Rc;
 use io::{Buf, Durability};
 
 use crate::address::BLOCK_BYTES;
+use crate::alone;
 use crate::canary::canary;
 use crate::engine::Request;
 use crate::error::{Error, Poison};
@@ -110,11 +111,11 @@ impl Behind {
     }
 
     /// Whether something of the range is behind.
-    fn overlaps(&self, at: u64, length: u64) -> bool {
+    pub fn overlaps(&self, at: u64, length: u64) -> bool {
         !self.blocks.is_empty() && blocks(at, length).any(|block| self.blocks.contains_key(&block))
     }
 
-    fn is_lost(&self, at: u64, length: u64) -> bool {
+    pub fn is_lost(&self, at: u64, length: u64) -> bool {
         self.lost.iter().any(|lost| lost.start < at + length && at < lost.end)
     }
 
@@ -325,7 +326,11 @@ async fn carry_out(shared: Rc<Shared>, number: u64, Job { at, buf }: Job) {
         shared.state.borrow_mut().behind.lost.push(at..at + length);
         if !matches!(error, Error::Poisoned(_)) && !canary!(BehindFailureIgnored) {
             let what = "a write that was acknowledged before it reached its drive failed";
-            shared.poison(Poison::by(what, error));
+            if shared.is_alone() {
+                alone::lose_write(&shared, what, error);
+            } else {
+                shared.poison(Poison::by(what, error));
+            }
         }
     }
     let waits = {
@@ -403,8 +408,9 @@ mod tests {
     fn the_first_write_behind_does_not_wait_where_flushes_come_often() {
         let pool = Pool::new(0);
         let mut behind = Behind::new(256 * BLOCK_BYTES);
-        let mut write =
-            |behind: &mut Behind, n: u64| behind.take(n * BLOCK_BYTES, block_of(&pool), n);
+        let write = |behind: &mut Behind, n: u64| {
+            behind.take(n * BLOCK_BYTES, block_of(&pool), n);
+        };
         write(&mut behind, 0);
         assert_eq!(behind.due_ns(), Some(GATHER_NS), "nothing is known yet");
         behind.flushed();
@@ -417,7 +423,7 @@ mod tests {
         assert_eq!(behind.due_ns(), Some(2 + GATHER_NS), "the drive works already");
         behind.settle(1, BLOCK_BYTES);
         assert_eq!(behind.due_ns(), Some(2));
-        (3..6).for_each(|n| drop(write(&mut behind, n)));
+        (3..6).for_each(|n| write(&mut behind, n));
         assert_eq!(behind.due_ns(), Some(2 + GATHER_NS), "more than a few and no flush");
         behind.flushed();
         behind.flushed();

@@ -84,6 +84,7 @@ pub(crate) async fn checkpoint(shared: &Rc<Shared>) -> Result<(), Error> {
 pub(crate) async fn vouch(shared: &Rc<Shared>, which: Vouch) -> Result<(), Error> {
     write_all_pages(shared).await?;
     shared.state.borrow_mut().cleaning.told();
+    shared.state.borrow_mut().doubts.begin_round();
     loop {
         let over = {
             let mut state = shared.state.borrow_mut();
@@ -237,10 +238,7 @@ pub(crate) async fn write_pages(shared: &Rc<Shared>) -> Result<(), Error> {
     let mut state = shared.state.borrow_mut();
     for (page, copy) in written {
         state.map.set_newer_copy(page, if canary!(SameCopyAgain) { 1 - copy } else { copy });
-        let has = |changed: &Lsn| *changed < lsn || canary!(MirroredTooEarly);
-        if state.unmirrored.get(&page).is_some_and(has) {
-            state.unmirrored.remove(&page);
-        }
+        state.settle_mirrored(page, lsn);
     }
     Ok(())
 }

@@ -167,7 +167,8 @@ fn plan(state: &mut State, written: (u64, u64)) -> Plan {
             starved = true;
             continue;
         };
-        let over = matches!(target, Target::InPlace(_) | Target::Below { .. });
+        let over =
+            matches!(target, Target::InPlace(_) | Target::Both { .. } | Target::Below { .. });
         young |= over && state.is_young(extent);
         state.stage.drop_image(extent);
         state.map.mark_moving(extent, true);

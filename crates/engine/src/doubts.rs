@@ -165,6 +165,11 @@ impl Doubts {
         }
     }
 
+    /// A round begins at the first region, wherever the last look has ended.
+    pub fn begin_round(&mut self) {
+        self.next = 0;
+    }
+
     /// Looks at the next regions and takes away the marks that are not needed any more. Gives
     /// whether the round is over.
     pub fn vouch(&mut self, map: &Map, which: Vouch) -> bool {
@@ -285,6 +290,24 @@ mod tests {
         assert!(doubts.is_marked(ExtentId(5)));
         doubts.touch(ExtentId(5));
         assert_eq!(doubts.take_unwritten(), None, "a mark that stands costs nothing");
+    }
+
+    #[test]
+    fn a_round_looks_at_all_regions_wherever_the_last_look_ended() {
+        let mut geometry = example().geometry;
+        geometry.volume_bytes = 5 * EXTENTS_PER_STEP * geometry.extent_bytes / 2;
+        let mut doubts = Doubts::new(&geometry);
+        let mut map = Map::new(geometry.extents(), EntryForm::OnePlace);
+        map.load(ExtentId(5), Residence::at(Home { tier: Tier::Slow, slot: SlotId(1) }));
+        assert!(!doubts.vouch(&map, Vouch::Untouched), "one step is not all");
+        doubts.touch(ExtentId(5));
+        doubts.begin_round();
+        while !doubts.vouch(&map, Vouch::Everything) {}
+        doubts.publish();
+        let page = doubts.take_unwritten().expect("something changed");
+        doubts.settle(page);
+        assert!(!doubts.is_marked(ExtentId(5)));
+        assert!(!doubts.any_touched());
     }
 
     #[test]

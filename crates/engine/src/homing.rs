@@ -34,6 +34,8 @@ const HELD_UP_NS: u64 = MILLISECOND_NS;
 
 /// A client's flush in write-through.
 pub(crate) async fn flush_through(shared: &Rc<Shared>) -> Result<(), Error> {
+    // Also where nothing is owed: a write that was acknowledged before it was done may have failed.
+    shared.unpoisoned()?;
     let owed = {
         let mut state = shared.state.borrow_mut();
         if !owes(&mut state) {
@@ -151,7 +153,7 @@ async fn bring_blocks_home(shared: &Rc<Shared>, mut owed: BTreeSet<BlockId>) -> 
 /// Writes the pages of which the slow drive does not know that an extent is, or is not, a hole.
 async fn mirror(shared: &Rc<Shared>, end: Lsn) -> Result<(), Error> {
     while !canary!(HolesNotMirrored)
-        && shared.state.borrow().unmirrored.values().any(|lsn| *lsn < end)
+        && shared.state.borrow().unmirrored.values().any(|changes| changes.begin_before(end))
     {
         write_pages(shared).await?;
     }

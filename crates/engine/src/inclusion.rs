@@ -64,6 +64,12 @@ pub(crate) fn keeps_original(state: &State) -> bool {
     }
 }
 
+/// Originals that may be given back: not those of copies that could not be read, which go home instead.
+fn spare_originals(state: &State) -> u64 {
+    let is_clean = |extent: &&ExtentId| state.map.get(**extent).is_clean();
+    state.map.clean() - state.bad_copies.iter().filter(is_clean).count() as u64
+}
+
 /// Originals to be given back now, though clients may be at work: slots are short.
 fn pressing(state: &State) -> u64 {
     if state.map.form() != EntryForm::TwoPlaces || canary!(KeptOverReserve) {
@@ -71,7 +77,7 @@ fn pressing(state: &State) -> u64 {
     }
     let coming = state.quarantine.waiting_on(Tier::Slow);
     let free = state.slots[Tier::Slow.index()].free() + coming;
-    reserve(state).saturating_sub(free).min(state.map.clean())
+    reserve(state).saturating_sub(free).min(spare_originals(state))
 }
 
 /// Whether originals are to be given back at once.
@@ -82,7 +88,7 @@ pub(crate) fn is_pressed(state: &State) -> bool {
 /// Whether originals are to be given back when clients rest: they are not wanted any more.
 pub(crate) fn is_leaving(state: &State) -> bool {
     let unwanted = state.map.form() == EntryForm::TwoPlaces && !state.inclusion.on;
-    unwanted && state.map.clean() > 0 && state.log.room_blocks() >= ROOM_BLOCKS
+    unwanted && spare_originals(state) > 0 && state.log.room_blocks() >= ROOM_BLOCKS
 }
 
 /// Whether slots are short, and those that were given back wait for nothing but a record.
@@ -100,7 +106,7 @@ pub(crate) async fn give_back(shared: &Shared) {
 }
 
 fn give_some_back(shared: &Shared, state: &mut State) {
-    let due = if state.inclusion.on { pressing(state) } else { state.map.clean() };
+    let due = if state.inclusion.on { pressing(state) } else { spare_originals(state) };
     let extents = state.map.extents();
     let mut left = due.min(BATCH);
     for _ in 0..LOOK_MAX.min(extents) {
@@ -110,7 +116,8 @@ fn give_some_back(shared: &Shared, state: &mut State) {
         let extent = ExtentId(state.inclusion.hand);
         state.inclusion.hand = (state.inclusion.hand + 1) % extents;
         let mapping = state.map.get(extent);
-        if mapping.is_clean() && !mapping.moving() {
+        let bad = state.bad_copies.contains(&extent);
+        if mapping.is_clean() && !mapping.moving() && !bad {
             marks::hit(Mark::OriginalGivenBack);
             let residence = Residence::at(mapping.home());
             let entry = state.map.form().encode(residence);

@@ -423,21 +423,29 @@ fn instead(image: Buf, mut buf: Buf) -> Buf {
     buf
 }
 
-/// Reads from the slow drive what could not be read from the fast one, if all of it is clean.
+/// Reads from the slow drive what could not be read from the fast one, if all of it is clean. Extent by
+/// extent: others beside the one that is bad may be good above and bad below.
 async fn read_originals(
     shared: &Rc<Shared>,
     at: u64,
     mut buf: Buf,
     error: IoError,
 ) -> (Buf, Result<(), Error>) {
-    let Some(pieces) = originals(&mut shared.state.borrow_mut(), at, buf.len() as u64) else {
+    let Some(pieces) = originals(&shared.state.borrow(), at, buf.len() as u64) else {
         return (buf, Err(error.into()));
     };
     marks::hit(Mark::ReadFromOriginal);
     let mut outcome = Ok(());
     let mut whole: Option<Buf> = None;
-    for (position, bytes) in pieces {
-        let (piece, read) = shared.slow.read(position, buf.split_to(bytes)).await;
+    for Piece { extent, original, copy, bytes } in pieces {
+        let (mut piece, mut read) = shared.slow.read(original, buf.split_to(bytes)).await;
+        if read.is_ok() {
+            // The copy's slot is written as a whole when it is used again, which is what has a drive
+            // replace a sector.
+            shared.state.borrow_mut().bad_copies.insert(extent);
+        } else {
+            (piece, read) = shared.fast.read(copy, piece).await;
+        }
         outcome = outcome.and(read.map_err(Error::from));
         match &mut whole {
             Some(whole) => whole.unsplit(piece),
@@ -449,30 +457,34 @@ async fn read_originals(
     (whole, outcome)
 }
 
-/// Where the slow drive has what the copies of a range were made of: byte offsets and lengths, neighbours
-/// as one. `None`: some of it is not clean.
-fn originals(state: &mut State, at: u64, length: u64) -> Option<Vec<(u64, usize)>> {
+/// What is read of one extent: where its copy has it, and what that was made of.
+struct Piece {
+    extent: ExtentId,
+    original: u64,
+    copy: u64,
+    bytes: usize,
+}
+
+/// The extents of a range, each by itself. `None`: some of it is not clean.
+fn originals(state: &State, at: u64, length: u64) -> Option<Vec<Piece>> {
     let extent_bytes = state.geometry.extent_bytes;
     let end = at + length;
-    let mut pieces: Vec<(u64, usize)> = Vec::new();
-    let extents = at / extent_bytes..end.div_ceil(extent_bytes);
-    for extent in extents.clone().map(ExtentId) {
-        let mut original = state.map.get(extent).original();
+    let pieces = (at / extent_bytes..end.div_ceil(extent_bytes)).map(ExtentId).map(|extent| {
+        let mapping = state.map.get(extent);
+        let mut original = mapping.original();
         if canary!(DirtyReadFromOriginal) {
             original = original.or(state.geometry.own_slot(extent));
         }
         let start = at.max(extent.0 * extent_bytes);
-        let bytes = (end.min((extent.0 + 1) * extent_bytes) - start) as usize;
-        let position = state.geometry.position(original?) + start % extent_bytes;
-        match pieces.last_mut() {
-            Some((first, length)) if *first + *length as u64 == position => *length += bytes,
-            _ => pieces.push((position, bytes)),
-        }
-    }
-    // The copy's slot is written as a whole when it is used again, which is what has a drive replace a
-    // sector.
-    state.bad_copies.extend(extents.map(ExtentId));
-    Some(pieces)
+        let inside = start % extent_bytes;
+        Some(Piece {
+            extent,
+            original: state.geometry.position(original?) + inside,
+            copy: state.geometry.position(mapping.home()?) + inside,
+            bytes: (end.min((extent.0 + 1) * extent_bytes) - start) as usize,
+        })
+    });
+    pieces.collect()
 }
 
 enum Submitted {

@@ -84,6 +84,20 @@ pub(crate) struct Counters {
     pub checkpoints: u64,
 }
 
+/// Changes of a map page that the slow drive's copies do not have.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Unmirrored {
+    first: Lsn,
+    last: Lsn,
+}
+
+impl Unmirrored {
+    /// Whether there are any from before `end`.
+    pub fn begin_before(self, end: Lsn) -> bool {
+        self.first < end
+    }
+}
+
 pub(crate) struct State {
     pub geometry: Geometry,
     pub map: Map,
@@ -174,8 +188,8 @@ pub(crate) struct State {
     pub alone: Option<Alone>,
     pub kept: Kept,
     /// Write-through: map pages of which the slow drive does not know that an extent has become a
-    /// hole or data, with the last such change.
-    pub unmirrored: BTreeMap<u64, Lsn>,
+    /// hole or data.
+    pub unmirrored: BTreeMap<u64, Unmirrored>,
     /// Clean copies that could not be read: they are to be given up.
     pub bad_copies: BTreeSet<ExtentId>,
     /// Map pages of which recovery found a damaged copy on the fast drive.
@@ -407,6 +421,25 @@ impl State {
         self.note_young(extent, lsn);
     }
 
+    /// The slow drive's page does not know yet that the extent has become a hole or data.
+    pub fn note_unmirrored(&mut self, extent: ExtentId, lsn: Lsn) {
+        let page = extent.0 / ENTRIES_PER_PAGE as u64;
+        self.unmirrored
+            .entry(page)
+            .and_modify(|changes| changes.last = lsn)
+            .or_insert(Unmirrored { first: lsn, last: lsn });
+    }
+
+    /// The slow drive's page has all changes before `lsn`.
+    pub fn settle_mirrored(&mut self, page: u64, lsn: Lsn) {
+        let Some(changes) = self.unmirrored.get_mut(&page) else { return };
+        if changes.last < lsn || canary!(MirroredTooEarly) {
+            self.unmirrored.remove(&page);
+        } else {
+            changes.first = changes.first.max(lsn);
+        }
+    }
+
     /// Sets where the extent is by the record at `lsn`, and retires what is no longer the extent's.
     pub fn replace_home(&mut self, extent: ExtentId, residence: Residence, lsn: Lsn) {
         let Residence { home, original, .. } = residence;
@@ -421,7 +454,7 @@ impl State {
             marks::hit(Mark::MovingExtentReplaced);
         }
         if self.homeward && old.is_some() != home.is_some() {
-            self.unmirrored.insert(extent.0 / ENTRIES_PER_PAGE as u64, lsn);
+            self.note_unmirrored(extent, lsn);
         }
         self.stage.drop_image(extent);
         let owned = self.owned_by(extent);

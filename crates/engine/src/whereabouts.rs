@@ -83,6 +83,27 @@ pub(crate) fn worths(shared: &Shared, at: u64, length: u64, runs_max: usize) -> 
 }
 
 fn piece(shared: &Shared, state: &State, at: u64) -> Piece {
+    let known = piece_of_drives(shared, state, at);
+    let extent_bytes = shared.geometry.extent_bytes;
+    let extent_at = at - at % extent_bytes;
+    let behind = &state.behind;
+    if !behind.overlaps(extent_at, extent_bytes) && !behind.is_lost(extent_at, extent_bytes) {
+        return known;
+    }
+    // What was acknowledged and is on no drive yet, or never will be: the map knows nothing of it.
+    let block_at = at - at % BLOCK_BYTES;
+    let end = known.end.min(block_at + BLOCK_BYTES);
+    if behind.is_lost(block_at, BLOCK_BYTES) {
+        return Piece { place: Place::Lost, dirty: false, end, ..known };
+    }
+    match behind.overlaps(block_at, BLOCK_BYTES) {
+        true => Piece { place: Place::Log, dirty: true, end, ..known },
+        false => Piece { end, ..known },
+    }
+}
+
+/// As far as the map and the log tell.
+fn piece_of_drives(shared: &Shared, state: &State, at: u64) -> Piece {
     let extent = state.extent_of(at);
     let mapping = state.map.get(extent);
     let home = home_of(state, extent);

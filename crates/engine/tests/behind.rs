@@ -2,11 +2,11 @@
 
 mod rig;
 
-use engine::{Engine, TuningChange};
+use engine::{CacheMode, Class, CreateOptions, Engine, TuningChange, create};
 use io::units::{KIB, MIB, MILLISECOND_NS, SECOND_NS};
-use io::{Durability, Io, Volume};
+use io::{Durability, ErrorKind, Io, Place, Volume};
 use rig::Rig;
-use twin::{DriveSpec, Simulation};
+use twin::{DriveSpec, Fault, Faults, Kind, Simulation};
 
 const BLOCK: usize = 4096;
 
@@ -110,4 +110,120 @@ fn what_is_set_holds_over_a_restart_and_can_be_taken_back() {
         assert!(io.now_ns() - begun_ns >= MILLISECOND_NS, "off");
         assert_eq!(byte_at(&io, &engine, 0).await, 2);
     });
+}
+
+#[test]
+fn what_is_behind_is_no_hole_to_who_asks_where_it_is() {
+    let rig = rig(20 * MILLISECOND_NS);
+    rig.create();
+    rig.session(|io, engine| async move {
+        let place = |block: u64| engine.places(block * BLOCK as u64, BLOCK as u64, 1)[0].place;
+        let dirty = |block: u64| engine.worths(block * BLOCK as u64, BLOCK as u64, 1)[0].dirty;
+        allow(&engine, MIB).await;
+        assert_eq!(place(3), Place::Hole);
+        put(&io, &engine, 3 * BLOCK as u64, 1).await;
+        for _ in 0..3 {
+            assert_eq!((place(2), place(3), place(4)), (Place::Hole, Place::Log, Place::Hole));
+            assert_eq!((dirty(2), dirty(3)), (false, true));
+            io.sleep(5 * MILLISECOND_NS).await;
+        }
+        let lengths: Vec<u64> = engine.places(0, MIB, 9).iter().map(|span| span.length).collect();
+        assert_eq!(lengths, [3 * BLOCK as u64, BLOCK as u64, MIB - 4 * BLOCK as u64]);
+        engine.flush().await.unwrap();
+        assert_eq!((place(2), place(3)), (Place::Hole, Place::Log));
+    });
+}
+
+#[test]
+fn what_was_lost_behind_its_client_is_no_hole_either() {
+    let rig = Rig::small(1);
+    rig.create();
+    rig.killed_session(|io, engine| {
+        let (simulation, fast) = (rig.simulation.clone(), rig.fast);
+        async move {
+            allow(&engine, MIB).await;
+            simulation.fail_next(fast, Kind::Write, 1, ErrorKind::Io);
+            put(&io, &engine, 0, 1).await;
+            assert!(engine.flush().await.is_err());
+            assert_eq!(engine.places(0, BLOCK as u64, 1)[0].place, Place::Lost);
+            assert_eq!(engine.places(BLOCK as u64, BLOCK as u64, 1)[0].place, Place::Hole);
+        }
+    });
+}
+
+/// A volume of class cache in write-through, with write-behind and a quiet moment behind it.
+fn through() -> Rig {
+    let rig = Rig::small(1);
+    rig.run(|io, fast, slow| async move {
+        let options = CreateOptions {
+            class: Class::Cache,
+            cache_mode: CacheMode::WriteThrough,
+            ..CreateOptions::new("test")
+        };
+        create(&io, &fast, &slow, options, &|_, _| ()).await.unwrap();
+    });
+    rig
+}
+
+/// An extent that lives on the slow drive, and nothing that is owed.
+async fn lay(io: &Io, engine: &Engine) {
+    let extent = engine.status().geometry.extent_bytes as usize;
+    let mut buf = io.pool().take(extent);
+    buf.fill(1);
+    engine.write(0, buf, Durability::Volatile).await.1.unwrap();
+    engine.flush().await.unwrap();
+    io.sleep(SECOND_NS).await;
+    allow(engine, MIB).await;
+}
+
+#[test]
+fn in_write_through_no_flush_succeeds_over_a_write_that_failed_behind_its_client() {
+    let rig = through();
+    rig.killed_session(|io, engine| {
+        let (simulation, slow) = (rig.simulation.clone(), rig.slow);
+        async move {
+            lay(&io, &engine).await;
+            simulation.fail_next(slow, Kind::Write, 1, ErrorKind::Io);
+            put(&io, &engine, 0, 2).await;
+            assert!(engine.flush().await.is_err(), "the write has reached no drive");
+            assert!(engine.flush().await.is_err());
+            let (_, outcome) = engine.read(0, io.pool().take(BLOCK)).await;
+            assert!(outcome.is_err(), "what was lost is an error");
+        }
+    });
+}
+
+#[test]
+fn on_the_slow_drive_alone_no_flush_succeeds_over_a_write_that_failed_behind_its_client() {
+    let mut failed = 0;
+    for seed in 1..60 {
+        let rig = through();
+        rig.killed_session(|io, engine| {
+            let (simulation, drives) = (rig.simulation.clone(), [rig.fast, rig.slow]);
+            let failed = &mut failed;
+            async move {
+                lay(&io, &engine).await;
+                for block in 0..12 {
+                    put(&io, &engine, block * BLOCK as u64, 2).await;
+                    // To a hole, so that the fast drive is asked and found dead.
+                    put(&io, &engine, 64 * MIB + block * BLOCK as u64, 2).await;
+                }
+                simulation.set_dead(drives[0], true);
+                let faults = Faults::none().with(Fault::WriteError, 40_000).seeded(seed);
+                simulation.set_faults(drives[1], faults);
+                let flushed = engine.flush().await.is_ok();
+                simulation.set_faults(drives[1], Faults::none());
+                *failed += u64::from(!flushed);
+                for block in 0..12 {
+                    for at in [0, 64 * MIB] {
+                        let at = at + block * BLOCK as u64;
+                        let (buf, outcome) = engine.read(at, io.pool().take(BLOCK)).await;
+                        let is_new = outcome.is_ok() && buf.iter().all(|byte| *byte == 2);
+                        assert!(is_new || !flushed, "seed {seed}: {at} is not what was flushed");
+                    }
+                }
+            }
+        });
+    }
+    assert!((5..55).contains(&failed), "{failed} of 59 met a failing write");
 }

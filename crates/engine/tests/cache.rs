@@ -3,6 +3,9 @@
 
 mod rig;
 
+use std::cell::Cell;
+use std::rc::Rc;
+
 use engine::{
     CacheMode, Class, CreateOptions, Engine, Error, Member, OpenOptions, TuningChange,
     attach_cache, create,
@@ -10,6 +13,7 @@ use engine::{
 use io::units::{MIB, SECOND_NS};
 use io::{Io, Place, Volume};
 use rig::{EXTENT, Rig, expect, expect_zeros, get, pattern, put, zero};
+use twin::{CacheLoss, CutPoint, Moment, Outcome, Simulation};
 
 const EXTENT_BYTES: u64 = EXTENT as u64;
 
@@ -310,7 +314,7 @@ fn everything_comes_home_while_clients_go_on_and_it_can_be_ended() {
         }
         engine.flush().await.unwrap();
         assert!(engine.status().dirty_bytes > 80 * EXTENT_BYTES);
-        let over = std::rc::Rc::new(std::cell::Cell::new(false));
+        let over = Rc::new(Cell::new(false));
         let writer = {
             let (io, engine, over) = (io.clone(), engine.clone(), over.clone());
             async move { keep_writing(&io, &engine, &over).await }
@@ -596,4 +600,159 @@ fn what_came_home_out_of_parts_the_slow_drive_vouches_for_after_a_while() {
             }
         }
     });
+}
+
+/// Where the fast drive has an extent whose content `pattern` made in this version.
+fn copy_at(rig: &Rig, engine: &Engine, extent: u64, version: u64) -> u64 {
+    let begins = pattern(extent * EXTENT_BYTES, 64, version);
+    let range = slots(engine, 0);
+    let places = (range.start..range.end).step_by(EXTENT);
+    let mut found = places.filter(|at| rig.simulation.peek(rig.fast, *at, 64) == begins);
+    found.next().expect("the fast drive has a copy")
+}
+
+#[test]
+fn of_two_neighbours_one_bad_above_and_one_bad_below_both_are_read_and_kept() {
+    let rig = rig(31, CacheMode::WriteThrough);
+    rig.session(|io, engine| {
+        let rig = &rig;
+        async move {
+            for extent in [5, 6] {
+                put(&io, &engine, extent * EXTENT_BYTES, EXTENT, 1).await;
+            }
+            engine.flush().await.unwrap();
+            for extent in [5, 6] {
+                promote(&io, &engine, extent).await;
+            }
+            let copies = [5, 6].map(|extent| copy_at(rig, &engine, extent, 1));
+            assert_eq!(copies[0] + EXTENT_BYTES, copies[1], "one read has both");
+            let home = slots(&engine, 1).start + 6 * EXTENT_BYTES;
+            let bad = [(rig.fast, copies[0]), (rig.slow, home)];
+            for (drive, at) in bad {
+                rig.simulation.set_unreadable(drive, at..at + EXTENT_BYTES);
+            }
+            for _ in 0..2 {
+                expect(&io, &engine, 5 * EXTENT_BYTES, 2 * EXTENT, 1).await;
+                io.sleep(30 * SECOND_NS).await;
+            }
+        }
+    });
+}
+
+/// Pages of the map; one extent of each is written, and of the last one more and more.
+const PAGES: u64 = 257;
+const EXTENTS_PER_PAGE: u64 = 504;
+
+#[test]
+fn in_write_through_a_flush_tells_the_slow_drive_of_holes_filled_though_more_are_filled_meanwhile()
+{
+    let rig = Rig::sized(32, 64 * MIB, (PAGES + 1) * EXTENTS_PER_PAGE * EXTENT_BYTES, 4096);
+    rig.run(|io, fast, slow| async move {
+        let options = CreateOptions {
+            class: Class::Cache,
+            cache_mode: CacheMode::WriteThrough,
+            ..CreateOptions::new("test")
+        };
+        create(&io, &fast, &slow, options, &|_, _| ()).await.unwrap();
+    });
+    let last = (PAGES - 1) * EXTENTS_PER_PAGE;
+    rig.killed_session(|io, engine| async move {
+        for page in 0..PAGES {
+            put(&io, &engine, page * EXTENTS_PER_PAGE * EXTENT_BYTES, EXTENT, 1).await;
+        }
+        let over = std::rc::Rc::new(std::cell::Cell::new(false));
+        let (writer, ended) = (engine.clone(), over.clone());
+        let client = io.clone();
+        io.spawn(async move {
+            for extent in last + 1..last + 500 {
+                if ended.get() {
+                    break;
+                }
+                put(&client, &writer, extent * EXTENT_BYTES, EXTENT, 1).await;
+            }
+        });
+        engine.flush().await.unwrap();
+        over.set(true);
+    });
+    rig.simulation.power_cut(CacheLoss::LoseAll);
+    let io = rig.simulation.boot();
+    rig.simulation
+        .run(&io, async {
+            let options = OpenOptions { degraded: true, ..OpenOptions::default() };
+            let engine = open_slow_alone(&rig, &io, options).await.unwrap();
+            for page in 0..PAGES {
+                let at = page * EXTENTS_PER_PAGE * EXTENT_BYTES;
+                expect(&io, &engine, at, EXTENT, 1).await;
+            }
+        })
+        .done();
+}
+
+/// More than the fast drive takes.
+const LAID: u64 = 400;
+
+/// An extent that is new below, has proved itself and gone up, while nobody has flushed; then a block of it
+/// that is flushed, and everything goes home. Says when the flush has ended.
+async fn home_from_a_new_slot(io: &Io, engine: &Engine, flushed: &Cell<bool>) {
+    let new = LAID + 100;
+    put(io, engine, new * EXTENT_BYTES, EXTENT, 1).await;
+    let place = || engine.places(new * EXTENT_BYTES, EXTENT_BYTES, 9)[0].place;
+    assert_eq!(place(), Place::Slow);
+    for round in 0..8 {
+        get(io, engine, new * EXTENT_BYTES + round * 12_288, 4096).await;
+        io.sleep(SECOND_NS / 1000).await;
+    }
+    // Others take its place in memory.
+    for other in LAID - 60..LAID {
+        get(io, engine, other * EXTENT_BYTES, 4096).await;
+        io.sleep(SECOND_NS / 5000).await;
+    }
+    assert_eq!(place(), Place::Fast, "it has not gone up");
+    put(io, engine, new * EXTENT_BYTES + 8192, 4096, 2).await;
+    engine.flush().await.unwrap();
+    flushed.set(true);
+    engine.bring_home().await.unwrap();
+}
+
+#[test]
+fn a_slot_that_was_just_given_is_not_written_again_before_its_record_is_safe() {
+    let rig = rig(33, CacheMode::WriteBack);
+    rig.session(|io, engine| async move {
+        for extent in 0..LAID {
+            put(&io, &engine, extent * EXTENT_BYTES, EXTENT, 1).await;
+        }
+        engine.flush().await.unwrap();
+        io.sleep(30 * SECOND_NS).await;
+    });
+    let before = rig.simulation.snapshot();
+    for operation in 0.. {
+        let simulation = Simulation::wake(&before);
+        let rig = Rig { simulation: simulation.clone(), fast: rig.fast, slow: rig.slow };
+        simulation.arm_cut(CutPoint { operation, moment: Moment::Completed });
+        let io = simulation.boot();
+        let (fast, slow) = rig.devices(&io);
+        let flushed = Cell::new(false);
+        let outcome = simulation.run(&io, async {
+            let engine = rig::open(&io, &fast, &slow).await;
+            home_from_a_new_slot(&io, &engine, &flushed).await
+        });
+        if outcome == Outcome::Done(()) {
+            assert!(operation > 30, "the session had {operation} operations only");
+            break;
+        }
+        drop(io);
+        simulation.power_cut(CacheLoss::KeepAll);
+        rig.session(|io, engine| {
+            let flushed = flushed.get();
+            async move {
+                expect(&io, &engine, 20 * EXTENT_BYTES, EXTENT, 1).await;
+                if flushed {
+                    let at = (LAID + 100) * EXTENT_BYTES;
+                    expect(&io, &engine, at, 8192, 1).await;
+                    expect(&io, &engine, at + 8192, 4096, 2).await;
+                    expect(&io, &engine, at + 12_288, 4096, 1).await;
+                }
+            }
+        });
+    }
 }

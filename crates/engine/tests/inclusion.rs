@@ -139,6 +139,26 @@ fn a_copy_written_in_the_log_is_no_longer_vouched_for_below() {
 }
 
 #[test]
+fn an_original_is_not_given_back_while_its_copy_cannot_be_read() {
+    let rig = volume(8, true);
+    rig.session(|io, engine| {
+        let rig = &rig;
+        async move {
+            let first = raise(&io, &engine).await;
+            assert_eq!(engine.status().extents_clean, MOVED);
+            let layout = engine.status().geometry.layouts[0];
+            let slots = layout.slots_at..layout.slots_at + layout.slots * EXTENT_BYTES;
+            rig.simulation.set_unreadable(rig.fast, slots);
+            expect(&io, &engine, first * EXTENT_BYTES, EXTENT, 1).await;
+            engine.tune(TuningChange::Inclusion(false)).await.unwrap();
+            io.sleep(30 * SECOND_NS).await;
+            expect(&io, &engine, first * EXTENT_BYTES, EXTENT, 1).await;
+        }
+    });
+    rig.assert_sound();
+}
+
+#[test]
 fn a_full_volume_gets_every_slot_back() {
     let rig = volume(4, true);
     rig.session(|io, engine| async move {

@@ -22,6 +22,8 @@ pub enum Door {
     /// A unix socket, and behind the server a simulated disk that takes the time of a real one: what a miss
     /// costs, and what a fast drive of a quarter of the span saves.
     PacedDisk,
+    /// A unix socket, and drives that are files in memory: what the servers themselves cost.
+    Memory,
 }
 
 impl Door {
@@ -39,6 +41,7 @@ impl Door {
             ],
             Door::Fuse | Door::VhostUser => &[Kind::Bimetal, Kind::QemuStorage],
             Door::PacedDisk => &[Kind::Bimetal, Kind::QemuNoCache],
+            Door::Memory => &[Kind::Bimetal, Kind::DoorAlone, Kind::NbdkitMemory],
         }
     }
 
@@ -57,6 +60,7 @@ impl Door {
                     && step.mix != Mix::SevenToThree
                     && step.block_bytes <= VHOST_BLOCK_BYTES_MAX
             }
+            Door::Memory => step.client == Client::Lean || step.depth == 1 && !step.flush,
         }
     }
 }
@@ -68,6 +72,7 @@ impl fmt::Display for Door {
             Door::Fuse => "FUSE",
             Door::VhostUser => "vhost-user",
             Door::PacedDisk => "a paced disk",
+            Door::Memory => "NBD on memory",
         })
     }
 }

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 
 use super::backing::Backing;
 use super::door::Door;
+use super::load::Clients;
 use super::paced_disk::PacedDisk;
 use super::server::Kind;
 use super::steps::SPAN_BYTES;
@@ -41,7 +42,8 @@ pub struct Launch {
 }
 
 /// Makes its backing file, and all else that it wants to be there.
-pub fn of(kind: Kind, door: Door, files: &Backing, bimetal: &Path) -> Result<Launch> {
+pub fn of(kind: Kind, door: Door, files: &Backing, clients: &Clients) -> Result<Launch> {
+    let bimetal = &clients.bimetal();
     let label = format!("{door}-{}", kind.name()).replace([' ', '=', ','], "-");
     let disk = match door {
         Door::PacedDisk => Some(PacedDisk::start(files, &label, bimetal)?),
@@ -51,6 +53,7 @@ pub fn of(kind: Kind, door: Door, files: &Backing, bimetal: &Path) -> Result<Lau
     let backing = match &disk {
         Some(_) if kind.ours() => file(PACED_FAST_BYTES)?,
         Some(disk) => disk.file.clone(),
+        None if door == Door::Memory && !kind.ours() => file(0)?,
         None if kind.ours() => file(FAST_BYTES)?,
         None => file(SPAN_BYTES)?,
     };
@@ -78,6 +81,16 @@ pub fn of(kind: Kind, door: Door, files: &Backing, bimetal: &Path) -> Result<Lau
         Kind::QemuStorage => qemu_storage(&backing, door, &entrance)?,
         Kind::Nbdkit => nbdkit(&backing, &entrance, &[]),
         Kind::NbdkitNoCache => nbdkit(&backing, &entrance, &["cache=none"]),
+        Kind::DoorAlone => {
+            let mut command = ends_with_us(&clients.door_alone().display().to_string());
+            command.arg(&entrance).arg(SPAN_BYTES.to_string());
+            command
+        }
+        Kind::NbdkitMemory => {
+            let mut command = nbdkit_of("memory", &entrance);
+            command.arg(SPAN_BYTES.to_string());
+            command
+        }
         Kind::Qemu => qemu(&backing, &entrance, &[]),
         Kind::QemuNoCache => qemu(&backing, &entrance, &["--cache=none", "--aio=io_uring"]),
     };
@@ -122,7 +135,7 @@ impl Volume<'_> {
         let mut serve = command();
         serve.args(["serve", self.name, "--exit-with-parent"]);
         match door {
-            Door::Nbd | Door::PacedDisk => {
+            Door::Nbd | Door::PacedDisk | Door::Memory => {
                 serve.arg("--nbd").arg(format!("unix:{}", entrance.display()))
             }
             Door::Fuse => serve.arg("--fuse").args(entrance.parent()),
@@ -141,7 +154,7 @@ fn qemu_storage(backing: &Path, door: Door, entrance: &Path) -> Result<Command> 
     let mut command = ends_with_us("qemu-storage-daemon");
     command.args(["--blockdev", &node]);
     let export = match door {
-        Door::Nbd | Door::PacedDisk => {
+        Door::Nbd | Door::PacedDisk | Door::Memory => {
             let server = format!("addr.type=unix,addr.path={place},max-connections=0");
             command.args(["--nbd-server", &server]);
             "type=nbd,id=it,node-name=it,name=,writable=on".to_owned()
@@ -161,9 +174,14 @@ fn qemu_storage(backing: &Path, door: Door, entrance: &Path) -> Result<Command> 
 }
 
 fn nbdkit(backing: &Path, socket: &Path, more: &[&str]) -> Command {
+    let mut command = nbdkit_of("file", socket);
+    command.arg(backing).args(more);
+    command
+}
+
+fn nbdkit_of(plugin: &str, socket: &Path) -> Command {
     let mut command = Command::new("nbdkit");
-    command.args(["--foreground", "--exit-with-parent", "--unix"]).arg(socket);
-    command.arg("file").arg(backing).args(more);
+    command.args(["--foreground", "--exit-with-parent", "--unix"]).arg(socket).arg(plugin);
     command
 }
 

@@ -27,17 +27,22 @@ pub struct Outcome {
 }
 
 impl Clients {
-    /// Builds what this repository brings: the release binary and three of its examples.
+    /// Builds what this repository brings: the release binary and four of its examples.
     pub fn build(seconds: f64) -> Result<Clients> {
         build(&["--package", "bimetal", "--bin", "bimetal", "--example", "in_process"])?;
-        let clients = ["--example", "nbd_load", "--example", "vhost_load"];
-        build(&[&["--package", "bimetal-export"], &clients[..]].concat())?;
+        let examples = ["nbd_load", "vhost_load", "nbd_memory"].map(|name| ["--example", name]);
+        build(&[&["--package", "bimetal-export"], &examples.concat()[..]].concat())?;
         Ok(Clients { release: release(), seconds })
     }
 
     /// The program that is measured.
     pub fn bimetal(&self) -> PathBuf {
         self.release.join("bimetal")
+    }
+
+    /// The NBD door with no engine behind it.
+    pub fn door_alone(&self) -> PathBuf {
+        self.release.join("examples/nbd_memory")
     }
 
     /// Writes the span through the server, once, one request after another, and flushes.
@@ -173,7 +178,9 @@ fn fio(server: &Server, more: &[String]) -> Result<Value> {
             let file = format!("--filename={}", server.entrance.display());
             fio_with(["--ioengine=io_uring", "--direct=1", &file], more)
         }
-        Door::Nbd | Door::VhostUser | Door::PacedDisk => fio_on(&server.entrance, more),
+        Door::Nbd | Door::VhostUser | Door::PacedDisk | Door::Memory => {
+            fio_on(&server.entrance, more)
+        }
     }
 }
 

@@ -39,6 +39,9 @@ pub enum Kind {
     QemuStorage,
     Nbdkit,
     Qemu,
+    /// bimetal's NBD door with an array behind it and no engine.
+    DoorAlone,
+    NbdkitMemory,
 }
 
 impl Kind {
@@ -52,6 +55,8 @@ impl Kind {
             Kind::QemuStorage => "qemu-storage-daemon",
             Kind::Nbdkit => "nbdkit",
             Kind::Qemu => "qemu-nbd",
+            Kind::DoorAlone => "the door alone",
+            Kind::NbdkitMemory => "nbdkit memory",
         }
     }
 
@@ -60,9 +65,15 @@ impl Kind {
         matches!(self, Kind::Bimetal | Kind::BimetalBehind)
     }
 
-    /// Whether a write may be acknowledged before the drive has it.
+    /// Whether it works with the page cache and leaves there what it has read.
+    pub fn uses_page_cache(self) -> bool {
+        matches!(self, Kind::Nbdkit | Kind::Qemu)
+    }
+
+    /// Whether a write may be acknowledged before the drive has it. nbdkit's `cache=none` writes to
+    /// the page cache, has the kernel begin, and waits for the eighth write before that one.
     pub fn keeps_writes(self) -> bool {
-        matches!(self, Kind::BimetalBehind | Kind::Nbdkit | Kind::Qemu)
+        self.uses_page_cache() || matches!(self, Kind::BimetalBehind | Kind::NbdkitNoCache)
     }
 }
 
@@ -82,7 +93,7 @@ pub struct Server {
 impl Server {
     /// Makes its backing file, starts it and waits until it can be used.
     pub fn start(kind: Kind, door: Door, files: &Backing, clients: &Clients) -> Result<Server> {
-        let launch = launch::of(kind, door, files, &clients.bimetal())?;
+        let launch = launch::of(kind, door, files, clients)?;
         let log = files.beside_sockets(&format!("{}.log", launch.label));
         let output = File::create(&log)?;
         let mut command = launch.command;
@@ -112,7 +123,7 @@ impl Server {
 
     fn is_open(&self) -> bool {
         match self.door {
-            Door::Nbd | Door::VhostUser | Door::PacedDisk => {
+            Door::Nbd | Door::VhostUser | Door::PacedDisk | Door::Memory => {
                 UnixStream::connect(&self.entrance).is_ok()
             }
             Door::Fuse => fs::metadata(&self.entrance).is_ok_and(|file| file.len() >= SPAN_BYTES),

@@ -82,6 +82,10 @@ impl Row {
     }
 
     fn uses_memory(&self, kind: Kind) -> bool {
+        // Here nobody has anything else.
+        if self.door == Door::Memory {
+            return false;
+        }
         // What is read through a simulated disk is no drive's to the kernel.
         match self.step.mix.writes() || self.step.paced {
             true => kind.keeps_writes(),
@@ -92,9 +96,10 @@ impl Row {
     /// Of one of ours against the fastest of the other servers of a sort; `None` when either is missing.
     fn ratio(&self, ours: Kind, against: Against) -> Option<Ratio> {
         self.contestants().find(|kind| *kind == ours)?;
-        let others = self
-            .contestants()
-            .filter(|kind| !kind.ours() && self.uses_memory(*kind) == (against == Against::Memory));
+        // What is flushed has reached everybody's drive.
+        let of_sort =
+            |kind| self.step.flush || self.uses_memory(kind) == (against == Against::Memory);
+        let others = self.contestants().filter(|kind| !kind.ours() && of_sort(*kind));
         let against = others.max_by(|one, other| self.rate(*one).total_cmp(&self.rate(*other)))?;
         let pairs = self.samples(ours).iter();
         let ratios: Vec<f64> = pairs
@@ -249,6 +254,7 @@ impl DoorTables<'_> {
         write!(formatter, "\n{head:<NAME_WIDTH$} ")?;
         match behind {
             true => writeln!(formatter, "{:<39}behind, memory", "from the drive")?,
+            false if *door == Door::Memory => writeln!(formatter, "from memory")?,
             false => writeln!(formatter, "from the drive")?,
         }
         for row in *rows {
@@ -284,10 +290,14 @@ mod tests {
 
     /// A row in which each server has these rates in its repetitions, and so much from its drive.
     fn row(servers: [([f64; 3], f64); 7]) -> Row {
+        row_of(STEPS[0], servers)
+    }
+
+    fn row_of(step: Step, servers: [([f64; 3], f64); 7]) -> Row {
         let samples = |(rates, from_drive): ([f64; 3], f64)| {
             rates.map(|per_second| Sample { per_second, cpu_us: 1.0, from_drive }).to_vec()
         };
-        Row { door: Door::Nbd, step: STEPS[0], samples: servers.map(samples).to_vec() }
+        Row { door: Door::Nbd, step, samples: servers.map(samples).to_vec() }
     }
 
     #[test]
@@ -324,5 +334,23 @@ mod tests {
         assert_ne!(row.ratio(Kind::Bimetal, Against::Drive).unwrap().against, Kind::NbdkitNoCache);
         let memory = row.ratio(Kind::BimetalBehind, Against::Memory).unwrap();
         assert_eq!(memory.against, Kind::NbdkitNoCache);
+    }
+
+    #[test]
+    fn who_acknowledges_before_the_drive_has_it_is_beside_write_behind_unless_it_flushes() {
+        let mut servers = [([100.0; 3], 1.0); 7];
+        servers[2] = ([900.0; 3], 1.0);
+        let named = |name| *STEPS.iter().find(|step| step.name == name).unwrap();
+        let written = row_of(named("4K random write, depth 1"), servers);
+        let drive = written.ratio(Kind::Bimetal, Against::Drive).unwrap();
+        assert_ne!(drive.against, Kind::NbdkitNoCache);
+        let behind = written.ratio(Kind::BimetalBehind, Against::Memory).unwrap();
+        assert_eq!(behind.against, Kind::NbdkitNoCache);
+        let flushed = row_of(named("4K write + flush, depth 1"), servers);
+        for (ours, sort) in
+            [(Kind::Bimetal, Against::Drive), (Kind::BimetalBehind, Against::Memory)]
+        {
+            assert_eq!(flushed.ratio(ours, sort).unwrap().against, Kind::NbdkitNoCache);
+        }
     }
 }

@@ -23,6 +23,7 @@ use fuser::{
 use io::{Durability, Sender, ZeroMode};
 
 use super::request::{Request, SeekTarget};
+use super::spare::Spares;
 
 /// Largest write and read the kernel sends at once: its own default limit (256 pages).
 pub(super) const REQUEST_BYTES_MAX: u32 = 1 << 20;
@@ -48,6 +49,7 @@ pub(super) struct FileSystem {
     /// Nanoseconds since 1970 of the last write through this door.
     pub(super) written_at: AtomicU64,
     pub(super) requests: Sender<Request>,
+    pub(super) spares: Spares,
     /// Set when the kernel has let go of the mount.
     pub(super) over: Arc<AtomicBool>,
 }
@@ -205,7 +207,8 @@ impl Filesystem for FileSystem {
         // O_SYNC contains O_DSYNC. The kernel leaves both to the file system.
         let durable = flags.0 & libc::O_DSYNC != 0;
         let durability = if durable { Durability::Durable } else { Durability::Volatile };
-        self.post(Request::Write { at: offset, data: data.to_vec(), durability, reply });
+        let data = self.spares.copy_of(data);
+        self.post(Request::Write { at: offset, data, durability, reply });
     }
 
     /// Each close of the file. Only `fsync` promises anything; doing it here too costs little

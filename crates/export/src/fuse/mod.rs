@@ -19,6 +19,7 @@ mod pressure;
 mod request;
 mod sectors;
 mod service;
+mod spare;
 
 use std::cell::Cell;
 use std::ffi::OsStr;
@@ -35,6 +36,7 @@ use io::{ErrorKind, Io, IoError, Volume, WaitList, mailbox};
 use file_system::FileSystem;
 pub use pressure::{become_io_flusher, lock_memory};
 use service::Service;
+use spare::Spares;
 
 /// Requests that wait between the session threads and the executor. The executor takes all of
 /// them at once, so this bounds a burst, not the depth of the queue.
@@ -111,6 +113,7 @@ impl FuseDoor {
             mounted_at: SystemTime::now(),
             written_at: AtomicU64::new(0),
             requests: sender,
+            spares: Spares::default(),
             over: session_over.clone(),
         };
         let session = Session::new(file_system, &mount_dir, &config(&options, read_only))

@@ -4,10 +4,12 @@
 use fuser::{ReplyData, ReplyEmpty, ReplyLseek, ReplyWrite};
 use io::{Durability, ZeroMode};
 
+use super::spare::Copied;
+
 /// One request. Offsets and lengths are bytes, any alignment, not yet checked against the size.
 pub(super) enum Request {
     Read { at: u64, length: u32, reply: ReplyData },
-    Write { at: u64, data: Vec<u8>, durability: Durability, reply: ReplyWrite },
+    Write { at: u64, data: Copied, durability: Durability, reply: ReplyWrite },
     Flush { reply: ReplyEmpty },
     Zero { at: u64, length: u64, mode: ZeroMode, reply: ReplyEmpty },
     Seek { at: u64, target: SeekTarget, reply: ReplyLseek },

@@ -208,7 +208,8 @@ impl<V: Volume> Server<V> {
             place: None,
             waiting: None,
             raising: None,
-            raise_again: false,
+            // Who was here before us may have answered and not said so.
+            raise_again: true,
             enabled: false,
             stopping: false,
             broken: None,

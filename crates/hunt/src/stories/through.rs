@@ -273,7 +273,8 @@ pub(super) fn dirty_copies(drives: &Drives) -> (CacheMode, Story) {
         .act(|stage| async move {
             let volume = &stage.volume;
             dirty(volume).await?;
-            stage.machine.strike_next(stage.machine.drives()[0], Fault::ReadError, 1);
+            // Twice: what was read ahead is tried once more.
+            stage.machine.strike_next(stage.machine.drives()[0], Fault::ReadError, 2);
             unless_refused(volume.read(2 * EXTENT, EXTENT).await)?;
             stage.machine.clear_faults();
             volume.read(3 * EXTENT, EXTENT).await?;
