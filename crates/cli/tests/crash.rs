@@ -35,7 +35,7 @@ use ledger::Ledger;
 use nbd_load::{MANNERS, Manner, NbdLoad, look};
 use postgres::Cluster;
 use rustix::fs::{FlockOperation, flock};
-use sqlite::{Database, JOURNALS};
+use sqlite::{Committer, Database, JOURNALS};
 use support::*;
 
 /// Rounds on one volume before the next one of another size begins.
@@ -283,8 +283,9 @@ fn sqlite_keeps_every_commit_through_a_kill() {
         let mut databases = JOURNALS.map(|journal| Database::make(&dir, journal));
         for _ in 0..ROUNDS_PER_VOLUME.min(campaign.rounds - round) {
             let lives = campaign.dice.moment(300, 4000);
-            let committers = databases.each_ref().map(|database| database.commit_on(&dir));
+            let mut committers = databases.each_ref().map(|database| database.commit_on(&dir));
             std::thread::sleep(lives);
+            committers.iter_mut().for_each(Committer::device_goes);
             file_system.kill_server();
             let ends = committers.map(|committer| committer.end());
             file_system.clear_away();
