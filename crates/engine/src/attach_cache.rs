@@ -16,6 +16,7 @@ use crate::error::Error;
 use crate::format::map_page::{ENTRIES_PER_PAGE, PAGE_BYTES, encode};
 use crate::format::superblock::{COPY_POSITIONS, State as Left, Superblock, Uuid};
 use crate::geometry::{Class, CreateOptions, Geometry, plan};
+use crate::loss::Loss;
 use crate::recover::{Source, recover};
 use crate::state::State;
 use crate::superblocks::{self, Shorter, judge_alone};
@@ -41,6 +42,18 @@ pub async fn attach_cache(io: &Io, fast: &Device, slow: &Device) -> Result<Geome
     let source =
         Source { io, fast: &lost, slow: &slow_drive, superblock: &old, doubt_page, rescue: false };
     let state = recover(&source).await?;
+    let knows_all = state.loss.as_ref().is_none_or(Loss::knows_all);
+    if !knows_all || state.map.on_fast_alone() > 0 {
+        return Err(Error::Unsuitable(format!(
+            "the slow drive {} of '{}' does not know where everything is: a part of its map is damaged, and a new \
+             fast drive would make it look empty. Nothing was changed; 'bimetal lost {}' lists what it is, and \
+             'bimetal serve {} --degraded' serves the rest",
+            slow.info().path,
+            old.name,
+            old.name,
+            old.name
+        )));
+    }
     let end = state.alone_end();
     let mut new = Superblock {
         generation: old.generation + 1,

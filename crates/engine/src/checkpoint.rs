@@ -45,8 +45,7 @@ pub(crate) async fn checkpoint(shared: &Rc<Shared>) -> Result<(), Error> {
     {
         let mut state = shared.state.borrow_mut();
         let state = &mut *state;
-        state.doubts.vouch(&state.map, Vouch::Untouched);
-        state.doubts.publish();
+        state.doubts.look(&state.map, shared.io.now_ns());
     }
     flush_all(shared).await?;
     let target = {
@@ -100,9 +99,11 @@ pub(crate) async fn vouch(shared: &Rc<Shared>, which: Vouch) -> Result<(), Error
     flush_all(shared).await
 }
 
-/// Writes every dirty page.
+/// Writes every page that is dirty now. Clients may go on making pages dirty as fast as they are written: what
+/// they change meanwhile is not waited for.
 pub(crate) async fn write_all_pages(shared: &Rc<Shared>) -> Result<(), Error> {
-    while shared.state.borrow().map.dirty_pages() > 0 {
+    let end = shared.state.borrow().log.end();
+    while shared.state.borrow().map.oldest_dirty().is_some_and(|lsn| lsn < end) {
         write_pages(shared).await?;
     }
     Ok(())

@@ -15,6 +15,7 @@
 //!   that lives on the slow drive. Regions of holes stay marked, so that filling a volume costs
 //!   nothing.
 
+use io::units::SECOND_NS;
 use io::{Buf, Io, Pool};
 
 use crate::address::ExtentId;
@@ -27,6 +28,10 @@ use crate::map::Map;
 
 /// Extents looked at in one step of vouching: some 100 µs.
 const EXTENTS_PER_STEP: u64 = 1 << 16;
+
+/// While clients are at work marks are looked at no more often: to set one again costs a flush of a client's the
+/// slow drive's flush, and that may have a batch of destage to write.
+const ROUND_NS: u64 = 30 * SECOND_NS;
 
 /// Which marks may be taken away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +61,8 @@ pub(crate) struct Doubts {
     publish: bool,
     /// Region where vouching goes on.
     next: u64,
+    /// No round is begun before this while clients are at work.
+    rests_until_ns: u64,
 }
 
 impl Doubts {
@@ -74,6 +81,7 @@ impl Doubts {
             changed: false,
             publish: false,
             next: 0,
+            rests_until_ns: 0,
         }
     }
 
@@ -168,6 +176,17 @@ impl Doubts {
     /// A round begins at the first region, wherever the last look has ended.
     pub fn begin_round(&mut self) {
         self.next = 0;
+    }
+
+    /// Goes on with a round while clients are at work, or begins one if the last is long enough ago.
+    pub fn look(&mut self, map: &Map, now_ns: u64) {
+        if self.next == 0 && now_ns < self.rests_until_ns {
+            return;
+        }
+        if self.vouch(map, Vouch::Untouched) {
+            self.rests_until_ns = now_ns + ROUND_NS;
+        }
+        self.publish();
     }
 
     /// Looks at the next regions and takes away the marks that are not needed any more. Gives
@@ -308,6 +327,24 @@ mod tests {
         doubts.settle(page);
         assert!(!doubts.is_marked(ExtentId(5)));
         assert!(!doubts.any_touched());
+    }
+
+    #[test]
+    fn while_clients_are_at_work_a_mark_stays_for_half_a_minute_at_least() {
+        let (mut doubts, mut map) = doubts_and_map();
+        map.load(ExtentId(5), Residence::at(Home { tier: Tier::Slow, slot: SlotId(1) }));
+        doubts.look(&map, SECOND_NS);
+        let page = doubts.take_unwritten().expect("nothing was touched: the mark goes");
+        doubts.settle(page);
+        doubts.touch(ExtentId(5));
+        for seconds in 2..30 {
+            doubts.look(&map, seconds * SECOND_NS);
+            assert!(bit(&doubts.wanted, 5), "after {seconds} s");
+        }
+        doubts.look(&map, 31 * SECOND_NS);
+        assert!(bit(&doubts.wanted, 5), "it was touched since the last look");
+        doubts.look(&map, 61 * SECOND_NS);
+        assert!(!bit(&doubts.wanted, 5));
     }
 
     #[test]

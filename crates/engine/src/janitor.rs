@@ -37,11 +37,13 @@ const YOUNG_MAX: usize = 8192;
 /// Room in the log that records of a batch of moves take at most: beside a full log they wait.
 const MOVE_BLOCKS: u64 = 8;
 /// So many slots that were given up are worth a durable record when slots are short.
-const SLOTS_WORTH_A_RECORD: usize = 8;
+const SLOTS_WORTH_A_RECORD: u64 = 8;
 /// Destage could do nothing because requests hold the extents: look again after so long.
 const HELD_UP_NS: u64 = 5 * MILLISECOND_NS;
 /// Clients are busy, and something waits to be moved: look again after so long.
 const BUSY_MOVE_NS: u64 = 20 * MILLISECOND_NS;
+/// What is hot is written down beside clients who never rest, when it should have been so long ago.
+const REMEMBERED_LATE_NS: u64 = 3600 * SECOND_NS;
 /// After a failed destage or move the drive is left alone for so long.
 const RETRY_NS: u64 = 1000 * MILLISECOND_NS;
 
@@ -211,7 +213,7 @@ fn choose_free_move(state: &State) -> Option<Work> {
     if state.placer.first_leaving().is_some_and(|extent| leaves_for_free(state, extent)) {
         return Some(Work::Move(Effort::Above));
     }
-    let many_wait = is_short && state.quarantine.len() >= SLOTS_WORTH_A_RECORD;
+    let many_wait = is_short && state.quarantine.waiting_on(Tier::Fast) >= SLOTS_WORTH_A_RECORD;
     ((enters || many_wait) && state.quarantine_waits_for_record()).then_some(Work::DurablePoint)
 }
 
@@ -292,6 +294,9 @@ fn choose(state: &mut State, now_ns: u64, slow_is_idle: bool, tries_moves: bool)
         || remember_due;
     if !has_work {
         return Work::Doze(alarm_ns(state, now_ns));
+    }
+    if !idle && remember_ns(state).is_some_and(|due| now_ns >= due + REMEMBERED_LATE_NS) {
+        return Work::Remember;
     }
     if !idle && let Some(work) = choose_busy_move(state, slow_is_idle) {
         return work;

@@ -198,6 +198,10 @@ fn plan(state: &mut State, effort: Effort, fast_written: u64, now_ns: u64) -> Ve
                 push_cleaning(state, &mut moves, extent)
             });
         }
+        if moves.is_empty() {
+            // Who was let in a moment ago waits for them: nobody would wake the janitor for that.
+            demote(state, &mut moves, batch, below);
+        }
     }
     moves.sort_by_key(|one| match one.source.tier {
         Tier::Slow => one.source,
@@ -232,7 +236,8 @@ fn demote(state: &mut State, moves: &mut Vec<Move>, batch: usize, mut below: usi
 
 /// Whether there are fewer slots than images that wait for one, with so many about to be given up.
 fn short_of_slots(state: &State, coming: u64) -> bool {
-    let free = state.slots[Tier::Fast.index()].free() + state.quarantine.len() as u64 + coming;
+    let coming = coming + state.quarantine.waiting_on(Tier::Fast);
+    let free = state.slots[Tier::Fast.index()].free() + coming;
     state.stage.entering() > 0 && free < state.stage.entering() + state.slots_kept() + 1
 }
 

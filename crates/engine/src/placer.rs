@@ -201,7 +201,7 @@ impl Placer {
 
     /// An extent is to leave the fast drive for another one.
     pub fn leaves(&mut self, leaving: Option<ExtentId>) {
-        self.leaving.extend(leaving);
+        self.leaving.extend(leaving.filter(|extent| !self.leaving.contains(extent)));
     }
 
     /// The next that is to leave.

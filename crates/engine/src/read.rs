@@ -439,12 +439,14 @@ async fn read_originals(
     let mut whole: Option<Buf> = None;
     for Piece { extent, original, copy, bytes } in pieces {
         let (mut piece, mut read) = shared.slow.read(original, buf.split_to(bytes)).await;
-        if read.is_ok() {
+        match copy {
             // The copy's slot is written as a whole when it is used again, which is what has a drive
             // replace a sector.
-            shared.state.borrow_mut().bad_copies.insert(extent);
-        } else {
-            (piece, read) = shared.fast.read(copy, piece).await;
+            Some(_) if read.is_ok() => {
+                shared.state.borrow_mut().bad_copies.insert(extent);
+            }
+            Some(copy) => (piece, read) = shared.fast.read(copy, piece).await,
+            None => {}
         }
         outcome = outcome.and(read.map_err(Error::from));
         match &mut whole {
@@ -461,17 +463,22 @@ async fn read_originals(
 struct Piece {
     extent: ExtentId,
     original: u64,
-    copy: u64,
+    /// `None`: it was given up meanwhile, and what it was made of is the home.
+    copy: Option<u64>,
     bytes: usize,
 }
 
-/// The extents of a range, each by itself. `None`: some of it is not clean.
+/// The extents of a range, each by itself. `None`: some of it is on the fast drive alone.
 fn originals(state: &State, at: u64, length: u64) -> Option<Vec<Piece>> {
     let extent_bytes = state.geometry.extent_bytes;
     let end = at + length;
     let pieces = (at / extent_bytes..end.div_ceil(extent_bytes)).map(ExtentId).map(|extent| {
         let mapping = state.map.get(extent);
-        let mut original = mapping.original();
+        let home = mapping.home()?;
+        let (mut original, copy) = match home.tier {
+            Tier::Slow => (Some(home), None),
+            Tier::Fast => (mapping.original(), Some(home)),
+        };
         if canary!(DirtyReadFromOriginal) {
             original = original.or(state.geometry.own_slot(extent));
         }
@@ -480,7 +487,7 @@ fn originals(state: &State, at: u64, length: u64) -> Option<Vec<Piece>> {
         Some(Piece {
             extent,
             original: state.geometry.position(original?) + inside,
-            copy: state.geometry.position(mapping.home()?) + inside,
+            copy: copy.map(|home| state.geometry.position(home) + inside),
             bytes: (end.min((extent.0 + 1) * extent_bytes) - start) as usize,
         })
     });

@@ -457,6 +457,10 @@ impl State {
             self.note_unmirrored(extent, lsn);
         }
         self.stage.drop_image(extent);
+        let below = home.is_some_and(|home| home.tier == Tier::Slow);
+        if below && !self.homeward && self.wishes.of(extent) == Some(Wish::Pinned) {
+            self.wish_hand.look_again(extent.0);
+        }
         let owned = self.owned_by(extent);
         self.map.set(extent, residence, lsn);
         let owns = self.owned_by(extent);

@@ -23,6 +23,11 @@ impl WishHand {
         *self = WishHand { at: Some(0), ..WishHand::default() };
     }
 
+    /// An extent is not, or not any more, where it is wished to be.
+    pub fn look_again(&mut self, extent: u64) {
+        self.at = Some(self.at.map_or(extent, |at| at.min(extent)));
+    }
+
     /// Where it is.
     pub fn at(&self) -> Option<u64> {
         self.at

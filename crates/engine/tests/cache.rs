@@ -267,6 +267,25 @@ fn a_volume_that_needs_its_fast_drive_is_not_given_an_empty_one() {
 }
 
 #[test]
+fn a_slow_drive_with_a_damaged_map_is_not_given_an_empty_fast_drive() {
+    let rig = rig(10, CacheMode::WriteThrough);
+    rig.session(|io, engine| async move { put(&io, &engine, 0, EXTENT, 1).await });
+    // Both copies of the first page; then the new drive would have all of it count as never written.
+    let at = [0, 1].map(|copy| MIB + copy * 4096 + 100);
+    let bytes = at.map(|at| rig.simulation.peek(rig.slow, at, 1)[0]);
+    for (at, byte) in at.into_iter().zip(bytes) {
+        rig.simulation.poke(rig.slow, at, &[byte ^ 4]);
+    }
+    let refused =
+        rig.run(|io, fast, slow| async move { attach_cache(&io, &fast, &slow).await.unwrap_err() });
+    assert!(matches!(refused, Error::Unsuitable(_)), "{refused}");
+    for (at, byte) in at.into_iter().zip(bytes) {
+        rig.simulation.poke(rig.slow, at, &[byte]);
+    }
+    rig.session(|io, engine| async move { expect(&io, &engine, 0, EXTENT, 1).await });
+}
+
+#[test]
 fn what_only_the_fast_drive_has_is_told_and_how_hot_it_is() {
     rig(31, CacheMode::WriteBack).session(|io, engine| async move {
         let worth = |at: u64, length: u64| engine.worths(at, length, 99);

@@ -293,6 +293,28 @@ fn what_is_pinned_goes_up_and_stays_and_what_is_cold_never_comes() {
 }
 
 #[test]
+fn what_is_pinned_goes_up_again_when_it_was_written_anew_below() {
+    play(Tuning::default(), |io, engine| async move {
+        // Holes behind what the volume is filled with; new extents go to the slow drive by now.
+        let (first, count) = (7000, 32);
+        engine.wish(&[(first * BYTES, count * BYTES)], Some(Wish::Pinned)).await.unwrap();
+        io.sleep(60 * SECOND_NS).await;
+        for at in (first * BYTES..(first + count) * BYTES).step_by(MIB as usize) {
+            let buf = io.pool().take_zeroed(MIB as usize);
+            engine.write(at, buf, Durability::Volatile).await.1.unwrap();
+        }
+        engine.flush().await.unwrap();
+        let above = |engine: &Engine| {
+            let is_above = |n: &u64| engine.places(n * BYTES, 4096, 1)[0].place == Place::Fast;
+            (first..first + count).filter(is_above).count() as u64
+        };
+        let before = above(&engine);
+        io.sleep(60 * SECOND_NS).await;
+        assert_eq!(above(&engine), count, "{before} before the rest");
+    });
+}
+
+#[test]
 fn a_volume_that_is_full_to_the_last_extent_still_moves_what_is_hot() {
     let simulation = Simulation::new(7);
     // Far more is kept free above, when there is room, than a full volume has slots to spare.

@@ -28,18 +28,24 @@ impl WearBudget {
             return true;
         }
         let day = self.bytes_per_day as f64;
+        let bytes = bytes as f64;
         let passed_ns = now_ns.saturating_sub(self.counted_ns) as f64;
         self.counted_ns = now_ns;
+        // Of a small budget more has to be saved up, or nothing would ever move.
+        let saved_max =
+            if bytes <= day / 2.0 { bytes.max(day * SAVED_SHARE) } else { day * SAVED_SHARE };
         // What may be saved up is taken from what comes in during the day.
-        let earned = passed_ns * day * (1.0 - SAVED_SHARE) / DAY_NS;
-        self.saved_bytes = (self.saved_bytes + earned).min(day * SAVED_SHARE);
-        self.saved_bytes >= bytes as f64
+        let earned = passed_ns * (day - saved_max) / DAY_NS;
+        self.saved_bytes = (self.saved_bytes + earned).min(saved_max);
+        self.saved_bytes >= bytes
     }
 
     /// So much was written to it, whoever asked for it.
     pub fn spend(&mut self, bytes: u64) {
         if self.bytes_per_day > 0 {
-            self.saved_bytes -= bytes as f64;
+            // What was written more than a day ago is of no day any more.
+            let day = self.bytes_per_day as f64;
+            self.saved_bytes = (self.saved_bytes - bytes as f64).max(-day);
         }
     }
 
@@ -76,5 +82,34 @@ mod tests {
         budget.spend(5_000_000);
         assert!(!budget.covers(1, DAY_NS as u64 + 60_000_000_000));
         assert!(WearBudget::new(0, 0).covers(u64::MAX, 0), "no limit");
+    }
+
+    #[test]
+    fn a_day_of_too_much_is_paid_for_with_the_next_and_no_more() {
+        let day = DAY_NS as u64;
+        let mut budget = WearBudget::new(24_000_000, 0);
+        budget.spend(240_000_000);
+        assert!(!budget.covers(1, day), "within a day it was more than the budget");
+        assert!(budget.covers(1, 2 * day));
+    }
+
+    #[test]
+    fn a_small_budget_is_saved_up_for_and_never_exceeded() {
+        let hour = DAY_NS as u64 / 24;
+        let mut budget = WearBudget::new(400_000, 0);
+        let mut spent_at = Vec::new();
+        for now in (0..24 * 20).map(|hours| hours * hour) {
+            if budget.covers(131_072, now) {
+                budget.spend(131_072);
+                spent_at.push(now);
+            }
+        }
+        assert!(spent_at.len() > 20, "{}", spent_at.len());
+        let most = spent_at.iter().map(|from| {
+            spent_at.iter().filter(|at| (*from..from + 24 * hour).contains(at)).count()
+        });
+        assert!(most.max().is_some_and(|most| most as u64 * 131_072 <= 400_000));
+        let mut tiny = WearBudget::new(100_000, 0);
+        assert!(!tiny.covers(131_072, 100 * 24 * hour), "more than a day's is never moved at once");
     }
 }
