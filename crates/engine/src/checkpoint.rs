@@ -102,8 +102,9 @@ pub(crate) async fn vouch(shared: &Rc<Shared>, which: Vouch) -> Result<(), Error
 /// Writes every page that is dirty now. Clients may go on making pages dirty as fast as they are written: what
 /// they change meanwhile is not waited for.
 pub(crate) async fn write_all_pages(shared: &Rc<Shared>) -> Result<(), Error> {
+    // With the end itself: pages that are to be written without a change are marked so.
     let end = shared.state.borrow().log.end();
-    while shared.state.borrow().map.oldest_dirty().is_some_and(|lsn| lsn < end) {
+    while shared.state.borrow().map.oldest_dirty().is_some_and(|lsn| lsn <= end) {
         write_pages(shared).await?;
     }
     Ok(())

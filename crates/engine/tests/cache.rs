@@ -199,6 +199,36 @@ fn without_its_fast_drive_a_write_through_cache_goes_on() {
 }
 
 #[test]
+fn in_write_through_either_copy_of_the_slow_drive_s_map_is_enough() {
+    let rig = rig(13, CacheMode::WriteBack);
+    rig.session(|io, engine| async move {
+        for extent in 0..4 {
+            put(&io, &engine, extent * EXTENT_BYTES, EXTENT, 1).await;
+        }
+        engine.flush().await.unwrap();
+        io.sleep(30 * SECOND_NS).await;
+        engine.set_cache_mode(CacheMode::WriteThrough).await.unwrap();
+    });
+    for copy in 0..2 {
+        let at = MIB + copy * 4096 + 100;
+        let byte = rig.simulation.peek(rig.slow, at, 1)[0];
+        rig.simulation.poke(rig.slow, at, &[byte ^ 4]);
+        rig.run(|io, _, _| {
+            let rig = &rig;
+            async move {
+                let options = OpenOptions { read_only: true, ..OpenOptions::default() };
+                let engine = open_slow_alone(rig, &io, options).await.unwrap();
+                for extent in 0..4 {
+                    expect(&io, &engine, extent * EXTENT_BYTES, EXTENT, 1).await;
+                }
+                engine.close().await.unwrap();
+            }
+        });
+        rig.simulation.poke(rig.slow, at, &[byte]);
+    }
+}
+
+#[test]
 fn what_only_the_log_has_is_bounded_in_write_through() {
     rig(7, CacheMode::WriteThrough).session(|io, engine| async move {
         let mut most = 0;

@@ -145,14 +145,23 @@ pub(super) fn checkpoints(drives: &Drives) -> Story {
             volume.write(510 * EXTENT, EXTENT, Volatile).await?;
             volume.flush().await?;
             let checkpoints = || stage.volume.volume().status().log.checkpoints;
-            for round in 0..40 {
-                if checkpoints() > 1 {
-                    break;
+            let before = checkpoints();
+            for enough in [before + 1, before + 2] {
+                // So long that marks are looked at again, and without a rest. Holes cost no drive anything.
+                for _ in 0..400 {
+                    volume.read(400 * EXTENT, 4096).await?;
+                    volume.io().sleep(80 * MILLISECOND_NS).await;
                 }
-                // Over what is in the log already: its oldest records die.
-                let extent = FIRST_SLOW + round % 4;
-                volume.write(extent * EXTENT, 60 * KIB, Volatile).await?;
-                volume.io().sleep(10 * MILLISECOND_NS).await;
+                for round in 0..40 {
+                    if checkpoints() >= enough {
+                        break;
+                    }
+                    // Over what is in the log already: its oldest records die.
+                    let extent = FIRST_SLOW + round % 4;
+                    volume.write(extent * EXTENT, 60 * KIB, Volatile).await?;
+                    // So few that no second checkpoint follows at once.
+                    volume.io().sleep(80 * MILLISECOND_NS).await;
+                }
             }
             volume.write(510 * EXTENT, 4096, Volatile).await?;
             volume.flush().await?;
