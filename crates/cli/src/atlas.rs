@@ -53,7 +53,7 @@ impl Drop for Opened {
 impl Atlas {
     /// Of that volume; whatever is gone or damaged is told as lost.
     pub fn open(settings: &Settings, selection: &Selection) -> Result<Atlas, Failure> {
-        if ServerRecord::alive(settings, &selection.name)?.is_some_and(|server| server.ready) {
+        if ServerRecord::serving(settings, selection)?.is_some_and(|server| server.ready) {
             return Ok(Atlas::Server(settings.control_socket(&selection.name)));
         }
         let lock = ServerLock::take(settings, &selection.name)?;

@@ -114,16 +114,13 @@ impl Drive {
         if self.kind == DriveKind::File {
             return self.path.clone();
         }
-        let mut links: Vec<PathBuf> = fs::read_dir("/dev/disk/by-id")
+        let links = fs::read_dir("/dev/disk/by-id")
             .into_iter()
             .flatten()
             .flatten()
             .map(|entry| entry.path())
-            .filter(|link| fs::canonicalize(link).is_ok_and(|target| target == self.path))
-            .collect();
-        // World-wide names last: a model and a serial number say more to a reader.
-        links.sort_by_key(|link| (link.to_string_lossy().contains("/wwn-"), link.clone()));
-        links.into_iter().next().unwrap_or_else(|| self.path.clone())
+            .filter(|link| fs::canonicalize(link).is_ok_and(|target| target == self.path));
+        stable_link(links).unwrap_or_else(|| self.path.clone())
     }
 
     /// Why the two cannot be drives of one volume: the same file, the same device, or a device
@@ -171,6 +168,16 @@ impl Drive {
     }
 }
 
+/// The link that names the hardware best.
+fn stable_link(links: impl Iterator<Item = PathBuf>) -> Option<PathBuf> {
+    let is = |link: &PathBuf, mark: &str| link.to_string_lossy().contains(mark);
+    // What names a drive by the LVM label on it is gone when that is wiped, as 'create --force' does.
+    // World-wide names last: a model and a serial number say more to a reader.
+    links
+        .filter(|link| !is(link, "/lvm-pv-uuid-"))
+        .min_by_key(|link| (is(link, "/wwn-"), link.clone()))
+}
+
 /// The sysfs directory of a block device.
 pub fn sysfs_of(number: u64) -> PathBuf {
     format!("/sys/dev/block/{}:{}", rustix::fs::major(number), rustix::fs::minor(number)).into()
@@ -212,6 +219,18 @@ mod tests {
         fs::write(&path, "x").unwrap();
         let argument: DriveArgument = path.to_str().unwrap().parse().unwrap();
         assert_eq!(argument, DriveArgument { path, create_bytes: None });
+    }
+
+    #[test]
+    fn a_drive_is_named_by_its_hardware_and_not_by_what_is_on_it() {
+        let best = |names: &[&str]| {
+            let links = names.iter().map(|name| Path::new("/dev/disk/by-id").join(name));
+            stable_link(links).map(|link| link.file_name().unwrap().to_str().unwrap().to_owned())
+        };
+        let all = ["wwn-0x5000c500a", "scsi-SATA_ST1", "lvm-pv-uuid-x1y2"];
+        assert_eq!(best(&all).as_deref(), Some("scsi-SATA_ST1"));
+        assert_eq!(best(&["lvm-pv-uuid-x1y2", "wwn-0x5"]).as_deref(), Some("wwn-0x5"));
+        assert_eq!(best(&["lvm-pv-uuid-x1y2"]), None);
     }
 
     #[test]

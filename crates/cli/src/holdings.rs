@@ -34,7 +34,7 @@ impl Holdings {
         if !users.is_empty() {
             let users = users.join("; ");
             return Err(Failure::refused(format!("{} is in use: {users}", path.display()))
-                .hint("unmount or stop what uses it; no flag overrides this"));
+                .hint("unmount, detach or stop what uses it; no flag overrides this"));
         }
         let file = File::open(path).on_path("open", path)?;
         let findings = signatures::find(&file, drive.size_bytes).on_path("read", path)?;

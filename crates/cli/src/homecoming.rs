@@ -115,7 +115,7 @@ struct Report {
 /// Brings everything home and waits for it.
 pub fn bring(settings: &Settings, command: &str, name: &VolumeName, goal: Goal) -> Outcome {
     let selection = selection::by_name(settings, name)?;
-    let live = ServerRecord::alive(settings, &selection.name)?.is_some();
+    let live = ServerRecord::serving(settings, &selection)?.is_some();
     let brought_bytes = if live {
         ask(settings, &selection, goal)?
     } else {
@@ -136,7 +136,7 @@ pub fn bring(settings: &Settings, command: &str, name: &VolumeName, goal: Goal) 
 /// Ends what is under way.
 pub fn cancel(settings: &Settings, command: &str, name: &VolumeName) -> Outcome {
     let selection = selection::by_name(settings, name)?;
-    if ServerRecord::alive(settings, &selection.name)?.is_none() {
+    if ServerRecord::serving(settings, &selection)?.is_none() {
         return Err(Failure::failed(format!("volume '{name}' is not served"))
             .hint("a flush at rest ends with the command that does it"));
     }

@@ -1,4 +1,4 @@
-//! Who uses a drive now: mounts, swap, and kernel devices stacked on it.
+//! Who uses a drive now: mounts, swap, kernel devices stacked on it, and servers of ours.
 //!
 //! Reads what the kernel publishes. It can say no more than that nothing was found; the lock
 //! taken when a drive is opened is what keeps two servers apart.
@@ -22,11 +22,14 @@ const LEAVING_STEP: Duration = Duration::from_millis(20);
 /// Everything that is known to use `drive`, in words.
 pub fn users(drive: &Drive) -> Vec<String> {
     let mut users = Vec::new();
+    // Writing beside a server destroys its volume, and it overwrites what was written.
+    look_at_lock(&drive.path, &mut users);
     match drive.kind {
         DriveKind::Block { number } => {
             look_at_device(&drive.path, number, &mut users);
             for (path, part) in partitions(number) {
                 look_at_device(&path, part, &mut users);
+                look_at_lock(&path, &mut users);
             }
         }
         DriveKind::File => {
@@ -106,6 +109,15 @@ fn is_locked(path: &Path) -> bool {
     flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK)
 }
 
+fn look_at_lock(path: &Path, users: &mut Vec<String>) {
+    if let Some(holder) = locked_by(path) {
+        users.push(format!(
+            "{} is locked by {holder}, as by a server of its volume",
+            path.display()
+        ));
+    }
+}
+
 fn look_at_device(path: &Path, number: u64, users: &mut Vec<String>) {
     let name = path.display();
     for line in fs::read_to_string("/proc/self/mountinfo").unwrap_or_default().lines() {
@@ -174,6 +186,15 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         file.as_file().set_len(4096).unwrap();
         assert_eq!(users(&Drive::look(file.path()).unwrap()), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_locked_drive_is_used() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(4096).unwrap();
+        flock(file.as_file(), FlockOperation::LockExclusive).unwrap();
+        let users = users(&Drive::look(file.path()).unwrap());
+        assert!(users.iter().any(|user| user.contains("is locked by")), "{users:?}");
     }
 
     #[test]

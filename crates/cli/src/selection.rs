@@ -107,6 +107,41 @@ fn by_drives(fast: &Path, slow: &Path) -> Result<Selection, Failure> {
 }
 
 impl Selection {
+    /// The same with the volume's identity, read from its drives where no file says it.
+    ///
+    /// # Errors
+    /// The two drives are of two volumes.
+    pub fn identified(mut self) -> Result<Selection, Failure> {
+        if self.volume.is_some() {
+            return Ok(self);
+        }
+        let found = Tier::BOTH.map(|tier| match members::read(self.path(tier)) {
+            Ok(Inspection::Member(superblock)) => Some(superblock),
+            _ => None,
+        });
+        if let [Some(fast), Some(slow)] = &found
+            && fast.volume_id != slow.volume_id
+        {
+            return Err(Failure::refused(format!(
+                "{} is a drive of '{}' ({}), and {} of '{}' ({})",
+                self.fast.display(),
+                fast.name,
+                fast.volume_id,
+                self.slow.display(),
+                slow.name,
+                slow.volume_id
+            ))
+            .hint("give both drives of one volume; 'bimetal scan' lists them"));
+        }
+        self.volume = found.into_iter().flatten().next().map(|one| one.volume_id.to_string());
+        Ok(self)
+    }
+
+    /// Whether that superblock is of this volume.
+    pub fn owns(&self, superblock: &Superblock) -> bool {
+        self.volume.as_ref().is_none_or(|volume| *volume == superblock.volume_id.to_string())
+    }
+
     /// What can be read of both drives: a superblock, or what is wrong. Drives that are truncated or
     /// do not fit together are told as the engine would refuse them.
     pub fn read(&self) -> [Result<Superblock, Unusable>; 2] {
@@ -172,7 +207,7 @@ impl Selection {
 
     fn judge_identity(&self, path: &Path, found: Superblock) -> Result<Superblock, String> {
         match &self.volume {
-            Some(expected) if *expected != found.volume_id.to_string() => Err(format!(
+            Some(expected) if !self.owns(&found) => Err(format!(
                 "{} is a drive of another volume: '{}' ({}) instead of '{}' ({expected})",
                 path.display(),
                 found.name,
@@ -225,15 +260,18 @@ impl Selection {
 
     /// Refuses when a drive that is there belongs to another volume than the file says.
     fn refuse_strangers(&self) -> Result<(), Failure> {
-        for path in [&self.fast, &self.slow] {
-            if let Ok(drive) = Drive::look(path)
-                && let Ok(Inspection::Member(superblock)) = members::read(&drive.path)
-            {
-                self.judge_identity(path, *superblock).map_err(|problem| {
-                    Failure::refused(problem)
-                        .hint("'bimetal scan' lists the drives and their volumes")
-                })?;
-            }
+        Tier::BOTH.into_iter().try_for_each(|tier| self.refuse_stranger(tier))
+    }
+
+    /// The same of one drive, where the other one does not matter.
+    pub fn refuse_stranger(&self, tier: Tier) -> Result<(), Failure> {
+        let path = self.path(tier);
+        if let Ok(drive) = Drive::look(path)
+            && let Ok(Inspection::Member(superblock)) = members::read(&drive.path)
+        {
+            self.judge_identity(path, *superblock).map_err(|problem| {
+                Failure::refused(problem).hint("'bimetal scan' lists the drives and their volumes")
+            })?;
         }
         Ok(())
     }

@@ -156,20 +156,36 @@ fn read(drive: &File, at: u64, length: usize, size_bytes: u64) -> io::Result<Opt
     Ok(Some(bytes))
 }
 
-/// A pool member begins with a label whose second half is a ring of uberblocks.
+/// A pool member has four labels, two at the beginning and two at the end, any of which tells of the pool.
+/// The second half of each is a ring of uberblocks, before which the pool is described.
 fn find_zfs(drive: &File, size_bytes: u64, findings: &mut Vec<Finding>) -> io::Result<()> {
+    const LABEL_BYTES: u64 = 256 * KIB;
+    const POOL_AT: u64 = 16 * KIB;
+    const POOL_BYTES: u64 = 112 * KIB;
     const RING_AT: u64 = 128 * KIB;
-    const RING_BYTES: usize = 128 << 10;
     const UBERBLOCK_MAGIC: u64 = 0x00ba_b10c;
-    let Some(ring) = read(drive, RING_AT, RING_BYTES, size_bytes)? else { return Ok(()) };
-    for (index, uberblock) in ring.chunks_exact(1024).enumerate() {
-        let magic = [UBERBLOCK_MAGIC.to_le_bytes(), UBERBLOCK_MAGIC.to_be_bytes()];
-        if magic.iter().any(|magic| uberblock.starts_with(magic)) {
-            findings.push(Finding {
-                what: "a ZFS pool member".to_owned(),
-                at: RING_AT + index as u64 * KIB,
-                length: 8,
-            });
+    let end = size_bytes / LABEL_BYTES * LABEL_BYTES;
+    let last = [2, 1].map(|back| end.checked_sub(back * LABEL_BYTES));
+    let mut labels: Vec<u64> =
+        [Some(0), Some(LABEL_BYTES)].into_iter().chain(last).flatten().collect();
+    // On a small drive they fall together.
+    labels.sort_unstable();
+    labels.dedup();
+    for label in labels {
+        let Some(bytes) = read(drive, label, LABEL_BYTES as usize, size_bytes)? else { continue };
+        let mut found = |at: u64, length: u64| {
+            findings.push(Finding { what: "a ZFS pool member".to_owned(), at: label + at, length });
+        };
+        // A packed list of names and values, the first of which is the version.
+        let pool = &bytes[POOL_AT as usize..];
+        if matches!(pool[..4], [0 | 1, 0 | 1, 0, 0]) && pool[24..].starts_with(b"version\0") {
+            found(POOL_AT, POOL_BYTES);
+        }
+        for (index, uberblock) in bytes[RING_AT as usize..].chunks_exact(1024).enumerate() {
+            let magic = [UBERBLOCK_MAGIC.to_le_bytes(), UBERBLOCK_MAGIC.to_be_bytes()];
+            if magic.iter().any(|magic| uberblock.starts_with(magic)) {
+                found(RING_AT + index as u64 * KIB, 8);
+            }
         }
     }
     Ok(())

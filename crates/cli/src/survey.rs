@@ -28,7 +28,7 @@ const ENDING_STEP: Duration = Duration::from_millis(20);
 
 /// How the selected volume is.
 pub fn volume(settings: &Settings, selection: &Selection) -> Result<VolumeStatus, Failure> {
-    if let Some(server) = ServerRecord::alive(settings, &selection.name)?
+    if let Some(server) = ServerRecord::serving(settings, selection)?
         && server.ready
     {
         let asked = Instant::now();

@@ -213,7 +213,7 @@ fn ask(
     change: Option<(Ranges, Option<Wish>)>,
 ) -> Result<Vec<Wished>, Failure> {
     let selection = selection::by_name(settings, name)?;
-    if ServerRecord::alive(settings, &selection.name)?.is_some() {
+    if ServerRecord::serving(settings, &selection)?.is_some() {
         let mut request = ControlRequest::new("wish");
         if let Some((ranges, wish)) = change {
             let ranges = serde_json::to_value(ranges).map_err(Failure::failed)?;

@@ -127,6 +127,30 @@ fn a_read_only_device_is_not_taken_for_a_writable_one() {
 }
 
 #[test]
+fn a_copy_of_an_attached_volume_is_not_given_its_device() {
+    if !can_attach("attach a copy") {
+        return;
+    }
+    let place = Place::new();
+    place.create("v", "64M", "128M");
+    for drive in ["fast", "slow"] {
+        fs::copy(place.path(&format!("v.{drive}")), place.path(&format!("copy.{drive}"))).unwrap();
+    }
+    let attachment = place.attach("v");
+    for words in [&["attach"][..], &["attach", "--ublk"], &["detach"]] {
+        let copy = ["--fast", "copy.fast", "--slow", "copy.slow"];
+        let said = place.bimetal(&[words, &copy].concat());
+        said.expect(4, &["from other drives", "v.fast"]);
+        assert_eq!(said.out, "");
+    }
+    // The volume itself is known by its drives as well.
+    let own = ["--fast", "v.fast", "--slow", "v.slow"];
+    let again = place.bimetal(&[&["attach"][..], &own].concat());
+    assert_eq!(Path::new(again.out.trim()), attachment.device, "{again:?}");
+    place.bimetal(&[&["detach"][..], &own].concat()).expect(0, &[]);
+}
+
+#[test]
 fn what_a_killed_server_leaves_behind_is_cleared_away() {
     if !can_attach("clearing up") {
         return;
@@ -147,6 +171,51 @@ fn what_a_killed_server_leaves_behind_is_cleared_away() {
     assert!(fs::read(&again.device).is_ok());
     drop(again);
     assert_eq!(loops_over(&place), 0);
+}
+
+#[test]
+fn detaching_says_when_the_volume_was_not_closed_in_order() {
+    let what = "detach from a drive without room";
+    if !can_attach(what) {
+        return;
+    }
+    let place = Place::new();
+    let host = Mount::tmpfs("80M", place.path("host"));
+    place.bimetal(&["create", "v", "--fast", "host/f:64M", "--slow", "v.slow:128M"]).expect(0, &[]);
+    // Read-only nothing is closed, and that is in order.
+    place.bimetal(&["attach", "v", "--read-only"]).expect(0, &[]);
+    place.bimetal(&["detach", "v"]).expect(0, &[]);
+    let attachment = place.attach("v");
+    // What is left for the fast drive's file goes to another one, and the log has no room.
+    fs::write(place.path("host/other"), vec![1; 80 << 20]).unwrap_err();
+    let target = format!("of={}", attachment.device.display());
+    let write = ["if=/dev/zero", &target, "bs=4k", "count=4096", "oflag=direct", "status=none"];
+    let written = run(tool("dd").args(write).arg("conv=notrunc,fsync"));
+    assert!(!written.status.success(), "a log without room was written");
+    let said = place.bimetal(&["detach", "v"]);
+    said.expect(1, &["ended without closing the volume in order", "conf/run/v.log"]);
+    assert!(!said.out.contains("closed volume"), "{said:?}");
+    fs::remove_file(place.path("host/other")).unwrap();
+    let attachment = place.attach("v");
+    place.bimetal(&["detach", "v"]).expect(0, &[]);
+    drop(attachment);
+    place.bimetal(&["check", "v"]).expect(0, &[]);
+    host.unmount();
+}
+
+#[test]
+fn a_cache_without_its_fast_drive_is_closed_in_order_too() {
+    if !can_attach("detach a cache that goes on alone") {
+        return;
+    }
+    let place = Place::new();
+    let words =
+        ["create", "v", "--fast", "v.fast:64M", "--slow", "v.slow:128M", "--class", "cache"];
+    place.bimetal(&words).expect(0, &[]);
+    fs::remove_file(place.path("v.fast")).unwrap();
+    place.bimetal(&["attach", "v"]).expect(0, &[]);
+    let said = place.bimetal(&["detach", "v"]);
+    assert!(said.code == 0 && said.out.contains("closed volume"), "{said:?}");
 }
 
 #[test]

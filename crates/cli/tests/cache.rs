@@ -128,6 +128,41 @@ fn modes_are_for_caches_and_writethrough_is_not_deferred() {
 }
 
 #[test]
+fn a_new_fast_drive_is_not_touched_before_the_slow_one_is_known_to_do() {
+    let place = Place::new();
+    create(&place, &[]);
+    let other =
+        ["create", "w", "--fast", "w.fast:64M", "--slow", "w.slow:256M", "--class", "cache"];
+    place.bimetal(&other).expect(0, &[]);
+    fs::remove_file(place.path("v.fast")).unwrap();
+    fs::rename(place.path("v.slow"), place.path("away")).unwrap();
+    let held = b"precious";
+    fs::write(place.path("new"), held).unwrap();
+    let attach = |size: &str| {
+        let drive = format!("new:{size}");
+        place.bimetal(&["attach-cache", "v", "--fast", &drive, "--force"])
+    };
+    // The slow drive of another cache by the name that was this one's, and no drive of any.
+    fs::copy(place.path("w.slow"), place.path("v.slow")).unwrap();
+    attach("64M").expect(4, &["another volume", "'w'"]);
+    assert!(fs::read(place.path("v.slow")).unwrap() == fs::read(place.path("w.slow")).unwrap());
+    fs::File::create(place.path("v.slow")).unwrap().set_len(256 << 20).unwrap();
+    attach("64M").expect(4, &["v.slow carries no bimetal superblock"]);
+    fs::rename(place.path("away"), place.path("v.slow")).unwrap();
+    attach("1M").expect(2, &["too small for the fast drive"]);
+    assert_eq!(fs::read(place.path("new")).unwrap(), held);
+    attach("64M").expect(0, &[]);
+    place.bimetal(&["check", "v"]).expect(0, &[]);
+
+    // The fast drive under the slow one's name.
+    fs::rename(place.path("new"), place.path("v.slow")).unwrap();
+    place
+        .bimetal(&["attach-cache", "v", "--fast", "newer:64M"])
+        .expect(4, &["is the fast drive of 'v'"]);
+    assert!(!place.path("newer").exists());
+}
+
+#[test]
 fn inclusion_is_for_class_span_and_is_set_at_creation_or_in_use() {
     let place = Place::new();
     let drives = ["--fast", "v.fast:64M", "--slow", "v.slow:256M"];

@@ -263,6 +263,10 @@ fn drives_that_are_served_from_elsewhere_are_refused_even_by_force() {
         place.bimetal(&[&["--config-dir", "elsewhere"], &words[..]].concat())
     };
     create("v.fast").expect(4, &["in use"]);
+    // Nor is the other drive emptied before that is known.
+    fs::write(place.path("a.img"), "precious").unwrap();
+    create("a.img:1G").expect(4, &["v.slow is in use", "no flag overrides"]);
+    assert_eq!(fs::read_to_string(place.path("a.img")).unwrap(), "precious");
     if can_attach("drives served elsewhere, through a loop device") {
         let device = must(tool("losetup").args(["-f", "--show"]).arg(place.path("v.fast")));
         let said = create(device.trim());

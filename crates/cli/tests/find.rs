@@ -3,6 +3,7 @@
 mod support;
 
 use std::fs;
+use std::os::unix::fs::FileExt;
 
 use support::*;
 
@@ -67,6 +68,84 @@ fn destroying_leaves_a_drive_of_another_volume_alone() {
     assert!(said.out.contains("belongs to another volume, 'w'"), "{said:?}");
     let scan = place.bimetal(&["scan", "."]);
     assert_eq!(scan.out.matches(" slow ").count(), 2, "{scan:?}");
+}
+
+#[test]
+fn destroying_takes_the_drives_of_one_volume_and_only_its_own_file() {
+    let place = Place::new();
+    place.create("v", "64M", "128M");
+    place.create("w", "64M", "128M");
+    let destroy = |fast: &str, slow: &str| {
+        place.bimetal(&["destroy", "--yes", "--fast", fast, "--slow", slow])
+    };
+    destroy("v.fast", "w.slow").expect(4, &["v.fast is a drive of 'v'", "w.slow of 'w'"]);
+    for name in ["v", "w"] {
+        place.bimetal(&["check", name]).expect(0, &[]);
+    }
+    // A copy has the name and the identity, but the file leads to what it is a copy of.
+    for drive in ["fast", "slow"] {
+        fs::copy(place.path(&format!("v.{drive}")), place.path(&format!("copy.{drive}"))).unwrap();
+    }
+    let said = destroy("copy.fast", "copy.slow");
+    assert!(said.code == 0 && said.out.contains("v.toml leads to another drive"), "{said:?}");
+    place.bimetal(&["check", "v"]).expect(0, &[]);
+    // And another volume of the name was never in it.
+    let words = ["--config-dir", "other", "create", "v", "--fast", "copy.fast"];
+    place.bimetal(&[&words[..], &["--slow", "copy.slow"]].concat()).expect(0, &[]);
+    let said = destroy("copy.fast", "copy.slow");
+    assert!(said.code == 0 && said.out.contains("v.toml is of another volume"), "{said:?}");
+    place.bimetal(&["check", "v"]).expect(0, &[]);
+    destroy("v.fast", "v.slow").expect(0, &[]);
+    assert!(!place.path("conf/v.toml").exists());
+}
+
+#[test]
+fn destroying_what_cannot_be_wiped_is_a_failure_and_keeps_the_file() {
+    let place = Place::new();
+    place.create("v", "64M", "128M");
+    let destroy = || place.bimetal(&["destroy", "v", "--yes"]);
+    for drive in ["fast", "slow"] {
+        fs::rename(place.path(&format!("v.{drive}")), place.path(drive)).unwrap();
+    }
+    destroy().expect(1, &["nothing of volume 'v' was wiped", "no drive at", "bimetal export v"]);
+    assert!(place.path("conf/v.toml").exists());
+    for drive in ["fast", "slow"] {
+        fs::rename(place.path(drive), place.path(&format!("v.{drive}"))).unwrap();
+    }
+    // One that is there but cannot be read: whose it is is not known.
+    let slow = fs::read(place.path("v.slow")).unwrap();
+    let file = fs::OpenOptions::new().write(true).open(place.path("v.slow")).unwrap();
+    for copy in [4096, 512 << 10] {
+        file.write_all_at(&[0xff; 16], copy + 100).unwrap();
+    }
+    destroy().expect(1, &["only", "v.fast was wiped", "v.slow is damaged"]);
+    assert!(place.path("conf/v.toml").exists());
+    fs::write(place.path("v.slow"), slow).unwrap();
+    destroy().expect(0, &[]);
+    assert!(!place.path("conf/v.toml").exists());
+}
+
+#[test]
+fn a_copy_of_a_served_volume_is_not_taken_for_it() {
+    let place = Place::new();
+    place.create("v", "64M", "128M");
+    for drive in ["fast", "slow"] {
+        fs::copy(place.path(&format!("v.{drive}")), place.path(&format!("copy.{drive}"))).unwrap();
+    }
+    let server = place.serve(&["v"]);
+    let copy = ["--fast", "copy.fast", "--slow", "copy.slow"];
+    for verb in [&["status"][..], &["lost"], &["check"], &["detach"], &["destroy", "--yes"]] {
+        let said = place.bimetal(&[verb, &copy].concat());
+        said.expect(4, &["from other drives", "v.fast", "copy.fast"]);
+    }
+    // One of the two is enough.
+    let mixed = ["status", "--fast", "v.fast", "--slow", "copy.slow"];
+    place.bimetal(&mixed).expect(4, &["from other drives"]);
+    // The same drives by another way are the same.
+    std::os::unix::fs::symlink(place.path("v.fast"), place.path("link")).unwrap();
+    place.bimetal(&["status", "--fast", "link", "--slow", "./v.slow"]).expect(0, &[]);
+    assert!(server.stop().success());
+    place.bimetal(&[&["check"][..], &copy].concat()).expect(0, &[]);
 }
 
 #[test]

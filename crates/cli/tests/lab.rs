@@ -3,6 +3,7 @@
 mod support;
 
 use std::fs;
+use std::os::unix::fs::{FileExt, MetadataExt};
 
 use support::*;
 
@@ -163,6 +164,86 @@ fn fio_measures_a_file_that_holds_nothing_and_no_other() {
     fs::write(place.path("r.fio"), "[r]\nrw=read\nbs=64k\n").unwrap();
     let read = place.bimetal(&["--json", "lab", "run", "r.fio", "--on", "drive.img"]);
     told(&read, &["\"io_bytes\":8388608"]);
+}
+
+#[test]
+fn a_file_that_is_too_short_is_refused_and_stays_what_it_is() {
+    if !has_tools("fio on a file", &["fio"]) {
+        return;
+    }
+    let place = Place::new();
+    let image = pattern(7, 1 << 20);
+    fs::write(place.path("disk.img"), &image).unwrap();
+    // The last piece that is read begins in it and ends behind it.
+    let file = fs::OpenOptions::new().write(true).open(place.path("disk.img")).unwrap();
+    file.set_len(950_000_000).unwrap();
+    let inode = || fs::metadata(place.path("disk.img")).unwrap().ino();
+    let before = inode();
+    let run = |words: &[&str]| place.bimetal(&[&["lab", "run"], words].concat());
+    let on = ["--on", "disk.img", "--force"];
+    run(&["lottery", "--on", "disk.img"]).expect(1, &["more than there is", "disk.img has"]);
+    let jobs = [
+        ("r.fio", "[r]\nrw=read\nsize=1g\n"),
+        ("w.fio", "[w]\nrw=write\nsize=1g\n"),
+        ("filesize.fio", "[global]\nfilesize=8g\n[r]\nrw=read\nsize=1m\n"),
+    ];
+    for (name, job) in jobs {
+        fs::write(place.path(name), job).unwrap();
+    }
+    for name in ["r.fio", "w.fio"] {
+        run(&[&[name][..], &on].concat()).expect(1, &["more than there is"]);
+    }
+    run(&[&["filesize.fio"][..], &on].concat()).expect(2, &["filesize=8g", "say size="]);
+    assert_eq!(inode(), before, "it was replaced");
+    assert_eq!(fs::metadata(place.path("disk.img")).unwrap().len(), 950_000_000);
+    let mut begin = vec![0; image.len()];
+    fs::File::open(place.path("disk.img")).unwrap().read_exact_at(&mut begin, 0).unwrap();
+    assert!(begin == image, "it was written");
+}
+
+#[test]
+fn a_drive_of_a_served_volume_is_not_measured_by_writing() {
+    if !has_tools("fio on a served drive", &["fio"]) {
+        return;
+    }
+    let place = Place::new();
+    place.create("v", "64M", "128M");
+    fs::write(place.path("w.fio"), SHORT.replace("randread", "randwrite")).unwrap();
+    fs::write(place.path("r.fio"), SHORT).unwrap();
+    let run = |what: &str, more: &[&str]| {
+        place.bimetal(&[&["lab", "run", what, "--on", "v.slow"], more].concat())
+    };
+    let server = place.serve(&["v"]);
+    run("w.fio", &["--force"]).expect(4, &["in use", "no flag overrides"]);
+    // Reading only disturbs.
+    run("r.fio", &[]).expect(4, &["in use", "--force reads it"]);
+    told(&run("r.fio", &["--force"]), &["measured by fio"]);
+    place.bimetal(&["probe", "v.slow", "--write"]).expect(4, &["in use"]);
+    assert!(server.stop().success());
+    place.bimetal(&["check", "v"]).expect(0, &[]);
+}
+
+#[test]
+fn a_drive_that_is_measured_by_writing_is_not_served() {
+    if !has_tools("fio on a drive", &["fio"]) {
+        return;
+    }
+    let place = Place::new();
+    place.create("v", "64M", "128M");
+    let long = SHORT.replace("randread", "randwrite").replace("runtime=1", "runtime=60");
+    fs::write(place.path("w.fio"), long).unwrap();
+    let mut command = place.command();
+    command.args(["lab", "run", "w.fio", "--on", "v.slow", "--force"]);
+    let mut child = command.stdout(std::process::Stdio::null()).spawn().unwrap();
+    let drive = fs::File::open(place.path("v.slow")).unwrap();
+    eventually("the drive is locked", || match drive.try_lock_shared() {
+        Ok(()) => drive.unlock().is_err(),
+        Err(error) => matches!(error, fs::TryLockError::WouldBlock),
+    });
+    place.bimetal(&["serve", "v", "--run", "true"]).expect(4, &["v.slow is in use"]);
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    wait(&mut child).expect("it ends");
 }
 
 #[test]

@@ -114,6 +114,11 @@ pub trait Bench {
     /// Time is simulated: hours cost moments, and the same seed gives the same figures.
     fn is_virtual(&self) -> bool;
 
+    /// It is a file, which whatever lies behind its end would make longer.
+    fn is_file(&self) -> bool {
+        false
+    }
+
     /// Drives whose activity can be seen.
     fn drives(&self) -> Vec<String>;
 

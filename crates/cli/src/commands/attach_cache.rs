@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use engine::{Inspection, Tier};
+use engine::{Class, CreateOptions, Geometry, Inspection, State, Superblock, Tier};
 use io::units::human_bytes;
 use serde::Serialize;
 use uring::{Access, Kernel, KernelOptions};
@@ -11,8 +11,9 @@ use uring::{Access, Kernel, KernelOptions};
 use super::create::{Candidate, compare, examine};
 use crate::drive::{Drive, DriveArgument};
 use crate::failure::{Exit, Failure, Outcome};
+use crate::in_use;
 use crate::members;
-use crate::selection;
+use crate::selection::{self, Selection};
 use crate::server::ServerRecord;
 use crate::settings::Settings;
 use crate::volume_file::VolumeFile;
@@ -53,19 +54,20 @@ pub fn run(arguments: &AttachCacheArguments, settings: &Settings) -> Outcome {
     let _lock = settings.lock_config_dir()?;
     let selection = selection::by_name(settings, &arguments.name)?;
     let name = &selection.name;
-    if let Some(server) = ServerRecord::alive(settings, name)? {
+    if let Some(server) = ServerRecord::serving(settings, &selection)? {
         return Err(Failure::refused(format!("volume '{name}' is served by {server}"))
             .hint(format!("'bimetal detach {name}', or end that process")));
     }
     // Before anything of the new drive is touched.
-    if let Inspection::Member(superblock) = members::read(&selection.slow)? {
-        engine::can_attach_cache(&superblock).map_err(Failure::refused)?;
-    }
+    let superblock = slow_member(&selection)?;
     let fast = examine(Tier::Fast, &arguments.fast, arguments.force)?;
     let slow = Candidate::member(Drive::look(&selection.slow)?);
     let warnings = compare(&fast, &slow)?;
+    verify_room(&superblock, &fast, &slow)?;
     let (io, kernel) = Kernel::start(KernelOptions::default())?;
-    let slow_device = kernel.open_device(&slow.path, Access::ReadWrite)?;
+    let slow_device = kernel
+        .open_device(&slow.path, Access::ReadWrite)
+        .map_err(|error| in_use::opening_failed(&slow.path, error))?;
     fast.prepare()?;
     let fast_device = fast.open(&kernel)?;
     fast.wipe()?;
@@ -96,4 +98,47 @@ pub fn run(arguments: &AttachCacheArguments, settings: &Settings) -> Outcome {
         )
     })?;
     Ok(Exit::Done)
+}
+
+/// The superblock of the slow drive, which must have everything of this very volume. The fast drive's
+/// path may lead anywhere by now: it is about to be another.
+fn slow_member(selection: &Selection) -> Result<Superblock, Failure> {
+    selection.refuse_stranger(Tier::Slow)?;
+    let path = selection.slow.display();
+    let Inspection::Member(superblock) = members::read(&selection.slow)? else {
+        return Err(Failure::refused(format!("{path} carries no bimetal superblock")).hint(
+            "'bimetal scan' lists the drives that do, 'bimetal import' finds the volume there",
+        ));
+    };
+    if superblock.role != Tier::Slow {
+        let name = &selection.name;
+        return Err(Failure::refused(format!(
+            "{path} is the fast drive of '{name}', not the slow one"
+        ))
+        .hint("'bimetal import --force' writes down which is which"));
+    }
+    if superblock.state == State::Creating {
+        return Err(Failure::refused(format!("{path} is half made: its creation was interrupted"))
+            .hint("it holds no data; 'bimetal create --force' makes the volume again"));
+    }
+    engine::can_attach_cache(&superblock).map_err(Failure::refused)?;
+    Ok(*superblock)
+}
+
+/// Refuses a new drive with which the volume cannot be: what it holds is lost once it is prepared.
+fn verify_room(old: &Superblock, fast: &Candidate, slow: &Candidate) -> Result<(), Failure> {
+    let options = CreateOptions {
+        class: Class::Cache,
+        extent_bytes: old.geometry.extent_bytes,
+        ..CreateOptions::new(old.name.clone())
+    };
+    let planned = engine::plan(&fast.info(), &slow.info(), &options).map_err(Failure::usage)?;
+    let layouts = [planned.layouts[0], old.geometry.layouts[1]];
+    match (Geometry { layouts, ..old.geometry.clone() }).problem() {
+        Some(problem) => {
+            Err(Failure::usage(format!("{} does not do: {problem}", fast.path.display()))
+                .hint("give a larger drive"))
+        }
+        None => Ok(()),
+    }
 }

@@ -56,7 +56,7 @@ struct Mapped {
 /// Runs the command.
 pub fn run(arguments: &CheckArguments, settings: &Settings) -> Outcome {
     let selection = arguments.volume.select(settings)?;
-    if let Some(server) = ServerRecord::alive(settings, &selection.name)? {
+    if let Some(server) = ServerRecord::serving(settings, &selection)? {
         let name = &selection.name;
         return Err(Failure::refused(format!("volume '{name}' is served by {server}"))
             .hint("a check reads drives at rest: stop the server first"));

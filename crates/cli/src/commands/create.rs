@@ -319,7 +319,7 @@ impl Candidate {
     }
 
     /// What `plan` needs to know; the rest is settled when the drive is opened.
-    fn info(&self) -> DeviceInfo {
+    pub(super) fn info(&self) -> DeviceInfo {
         DeviceInfo {
             path: self.path.display().to_string(),
             size_bytes: self.size_bytes,

@@ -14,7 +14,7 @@ use crate::members;
 use crate::selection::{Selection, VolumeArgument};
 use crate::server::ServerRecord;
 use crate::settings::Settings;
-use crate::volume_file::VolumeFile;
+use crate::volume_file::{self, VolumeFile};
 
 /// End a volume: its superblocks are wiped and its data cannot be found again
 #[derive(Debug, Args)]
@@ -41,9 +41,10 @@ struct Destroyed {
 
 /// Runs the command.
 pub fn run(arguments: &DestroyArguments, settings: &Settings) -> Outcome {
-    let selection = arguments.volume.select(settings)?;
+    // Whose drives they are is known before anybody is asked: what is not of this volume stays.
+    let selection = arguments.volume.select(settings)?.identified()?;
     let name = &selection.name;
-    if let Some(server) = ServerRecord::alive(settings, name)? {
+    if let Some(server) = ServerRecord::serving(settings, &selection)? {
         return Err(Failure::refused(format!("volume '{name}' is served by {server}"))
             .hint(format!("'bimetal detach {name}', or end that process")));
     }
@@ -51,8 +52,8 @@ pub fn run(arguments: &DestroyArguments, settings: &Settings) -> Outcome {
         return Err(Failure::refused(format!("volume '{name}' was not destroyed"))
             .hint("--yes destroys it without asking"));
     }
-    let destroyed = wipe(&selection)?;
-    VolumeFile::remove(&settings.config_dir, name)?;
+    let mut destroyed = wipe(&selection)?;
+    destroyed.left.extend(forget(settings, &selection));
     settings.output.show("destroy", &destroyed, |destroyed| {
         let mut text = format!("destroyed volume '{}'\n", destroyed.name);
         for path in &destroyed.wiped {
@@ -87,19 +88,23 @@ fn confirmed(selection: &Selection) -> Result<bool, Failure> {
 }
 
 /// Wipes each drive that is a member of this volume; any other is left alone.
+///
+/// # Errors
+/// None was wiped, or one that is there could not be: the volume's file stays then, so that it can be
+/// done again.
 fn wipe(selection: &Selection) -> Result<Destroyed, Failure> {
-    let mut destroyed =
-        Destroyed { name: selection.name.to_string(), wiped: Vec::new(), left: Vec::new() };
+    let name = &selection.name;
+    let mut destroyed = Destroyed { name: name.to_string(), wiped: Vec::new(), left: Vec::new() };
+    let mut failed = Vec::new();
     let (io, kernel) = Kernel::start(KernelOptions::default())?;
     let mut ours = Vec::with_capacity(2);
     for path in [&selection.fast, &selection.slow] {
+        if matches!(path.try_exists(), Ok(false)) {
+            destroyed.left.push(format!("there is no drive at {}", path.display()));
+            continue;
+        }
         match members::read(path) {
-            Ok(Inspection::Member(superblock))
-                if selection
-                    .volume
-                    .as_ref()
-                    .is_none_or(|volume| *volume == superblock.volume_id.to_string()) =>
-            {
+            Ok(Inspection::Member(superblock)) if selection.owns(&superblock) => {
                 let device = kernel
                     .open_device(path, Access::ReadWrite)
                     .map_err(|error| in_use::opening_failed(path, error))?;
@@ -113,13 +118,47 @@ fn wipe(selection: &Selection) -> Result<Destroyed, Failure> {
             Ok(Inspection::NotAMember) => {
                 destroyed.left.push(format!("{} carries no bimetal superblock", path.display()))
             }
-            Err(failure) => destroyed.left.push(failure.message),
+            Err(failure) => failed.push(failure.message),
         }
     }
     // Only now that nobody else has any of them.
     for (path, device) in ours {
-        io.block_on(engine::destroy(&io, &device))?;
-        destroyed.wiped.push(path.clone());
+        match io.block_on(engine::destroy(&io, &device)) {
+            Ok(()) => destroyed.wiped.push(path.clone()),
+            Err(error) => failed.push(format!("{} was not wiped: {error}", path.display())),
+        }
     }
-    Ok(destroyed)
+    if failed.is_empty() && !destroyed.wiped.is_empty() {
+        return Ok(destroyed);
+    }
+    let what = match &destroyed.wiped[..] {
+        [] => format!("nothing of volume '{name}' was wiped"),
+        wiped => format!("of volume '{name}' only {} was wiped", wiped[0].display()),
+    };
+    let why = [failed, destroyed.left].concat().join("; ");
+    Err(Failure::failed(format!("{what}: {why}")).hint(format!(
+        "do it again when its drives can be read and written; 'bimetal export {name}' only forgets it"
+    )))
+}
+
+/// Removes the volume's file, unless it leads to another volume or to other drives of this one, such
+/// as those that the wiped ones were copies of; gives why it stays.
+fn forget(settings: &Settings, selection: &Selection) -> Option<String> {
+    let path = volume_file::path_of(&settings.config_dir, &selection.name);
+    let file = match VolumeFile::load(&settings.config_dir, &selection.name) {
+        Ok(file) => file?,
+        Err(failure) => return Some(failure.message),
+    };
+    if selection.volume.as_ref() != Some(&file.volume) {
+        return Some(format!("{} is of another volume", path.display()));
+    }
+    for drive in [&file.fast, &file.slow] {
+        if let Ok(Inspection::Member(superblock)) = members::read(drive)
+            && selection.owns(&superblock)
+        {
+            let (path, drive) = (path.display(), drive.display());
+            return Some(format!("{path} leads to another drive of this volume, {drive}"));
+        }
+    }
+    VolumeFile::remove(&settings.config_dir, &selection.name).err().map(|failure| failure.message)
 }

@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use engine::{State, Superblock};
 use export::control::ControlRequest;
 use export::fuse::{self, loop_device};
 use export::ublk;
 use serde::Serialize;
 
 use crate::failure::{Exit, Failure, Outcome};
-use crate::selection::VolumeArgument;
+use crate::selection::{Selection, VolumeArgument};
 use crate::server::ServerRecord;
 use crate::settings::Settings;
 use crate::survey;
@@ -47,7 +48,7 @@ struct Detached {
 pub fn run(arguments: &DetachArguments, settings: &Settings) -> Outcome {
     let selection = arguments.volume.select(settings)?;
     let name = &selection.name;
-    let detached = match ServerRecord::alive(settings, name)? {
+    let detached = match ServerRecord::serving(settings, &selection)? {
         Some(server) => {
             let devices = match &server.fuse_file {
                 Some(file) => detach_devices(file)?,
@@ -63,6 +64,9 @@ pub fn run(arguments: &DetachArguments, settings: &Settings) -> Outcome {
             if server.background {
                 stop_server(settings, name)?;
                 remove_mount_dir(settings, name);
+                if !server.read_only && !is_closed(&selection) {
+                    return Err(not_closed(settings, name));
+                }
             } else if devices.is_empty() {
                 return Err(Failure::refused(format!(
                     "volume '{name}' is not attached: it is served by {server}"
@@ -101,6 +105,27 @@ pub fn run(arguments: &DetachArguments, settings: &Settings) -> Outcome {
         text
     })?;
     Ok(Exit::Done)
+}
+
+/// Whether both drives say that the volume was closed in order, or the slow one of a cache that went on
+/// alone: a server that ended says so to nobody but its log.
+fn is_closed(selection: &Selection) -> bool {
+    let clean = |superblock: &Superblock| superblock.state == State::Clean;
+    match selection.read() {
+        [_, Ok(slow)] if slow.alone => clean(&slow),
+        [Ok(fast), Ok(slow)] => clean(&fast) && clean(&slow),
+        _ => false,
+    }
+}
+
+fn not_closed(settings: &Settings, name: &VolumeName) -> Failure {
+    let log = settings.log_file(name);
+    Failure::failed(format!("the server of '{name}' ended without closing the volume in order"))
+        .hint(format!(
+            "it says why in {}; 'bimetal status {name}' shows its drives. What was flushed is safe, and \
+             the next attach replays the log",
+            log.display()
+        ))
 }
 
 fn detach_devices(file: &Path) -> Result<Vec<PathBuf>, Failure> {

@@ -37,7 +37,7 @@ struct Exported {
 pub fn run(arguments: &ExportArguments, settings: &Settings) -> Outcome {
     let name = &arguments.name;
     let selection = selection::by_name(settings, name)?;
-    if let Some(server) = ServerRecord::alive(settings, name)? {
+    if let Some(server) = ServerRecord::serving(settings, &selection)? {
         return Err(Failure::refused(format!("volume '{name}' is served by {server}"))
             .hint(format!("'bimetal detach {name}', or end that process")));
     }

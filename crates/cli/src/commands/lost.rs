@@ -58,7 +58,7 @@ struct Lost {
 /// Runs the command.
 pub fn run(arguments: &LostArguments, settings: &Settings) -> Outcome {
     let selection = arguments.volume.select(settings)?;
-    let served = ServerRecord::alive(settings, &selection.name)?.is_some_and(|server| server.ready);
+    let served = ServerRecord::serving(settings, &selection)?.is_some_and(|server| server.ready);
     let LostPart { loss, alone, ranges, .. } =
         if served { ask_server(settings, &selection)? } else { read_drives(&selection)? };
     let files = match &arguments.files {

@@ -114,7 +114,7 @@ struct Changed {
 pub fn run(arguments: &SetArguments, settings: &Settings) -> Outcome {
     let selection = selection::by_name(settings, &arguments.name)?;
     let setting = arguments.setting;
-    let live = match ServerRecord::alive(settings, &selection.name)? {
+    let live = match ServerRecord::serving(settings, &selection)? {
         Some(_) => {
             let request = ControlRequest::new("set").with(setting.name(), setting.value());
             survey::ask(&settings.control_socket(&selection.name), &request)?;

@@ -127,7 +127,8 @@ pub fn run(arguments: &TraceArguments, settings: &Settings) -> Outcome {
 fn record(arguments: &RecordArguments, settings: &Settings) -> Outcome {
     let selection = selection::by_name(settings, &arguments.name)?;
     let name = &selection.name;
-    ServerRecord::alive(settings, name)?.filter(|server| server.ready).ok_or_else(|| {
+    let server = ServerRecord::serving(settings, &selection)?;
+    server.filter(|server| server.ready).ok_or_else(|| {
         Failure::failed(format!("volume '{name}' is not served"))
             .hint(format!("bimetal serve {name}"))
     })?;

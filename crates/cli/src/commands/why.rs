@@ -58,7 +58,8 @@ pub fn run(arguments: &WhyArguments, settings: &Settings) -> Outcome {
         _ => return Err(Failure::usage("give a file, or a volume and an offset")),
     };
     let selection = selection::by_name(settings, &volume)?;
-    ServerRecord::alive(settings, &volume)?.filter(|server| server.ready).ok_or_else(|| {
+    let server = ServerRecord::serving(settings, &selection)?;
+    server.filter(|server| server.ready).ok_or_else(|| {
         Failure::failed(format!("volume '{volume}' is not served: nobody knows what was used"))
             .hint(format!("bimetal serve {volume}"))
     })?;

@@ -122,6 +122,7 @@ pub fn serve(settings: &Settings, selection: &Selection, options: &ServeOptions)
                 record.fuse_file = server.doors.fuse_file();
                 record.vhost_user = server.doors.vhost_user();
                 record.ublk = server.doors.ublk();
+                record.read_only = server.read_only;
                 record.ready = true;
                 match lock
                     .write(&record)

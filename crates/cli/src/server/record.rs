@@ -8,7 +8,7 @@ use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
@@ -16,6 +16,7 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::{Failure, OnPath};
+use crate::selection::Selection;
 use crate::settings::Settings;
 use crate::volume_name::VolumeName;
 
@@ -32,6 +33,9 @@ pub struct ServerRecord {
     pub background: bool,
     /// It answers requests.
     pub ready: bool,
+    /// It writes nothing to its drives: they stay as they were left.
+    #[serde(default)]
+    pub read_only: bool,
     /// Where its drives are.
     pub fast: PathBuf,
     /// Where its drives are.
@@ -67,6 +71,36 @@ impl ServerRecord {
         Ok(Some(serde_json::from_str(&text).unwrap_or_default()))
     }
 
+    /// The record of the server of the selected volume, if one is running.
+    ///
+    /// # Errors
+    /// A volume of the same name is served from other drives, such as those that these are copies of:
+    /// what is meant for one must not reach the other.
+    pub fn serving(
+        settings: &Settings,
+        selection: &Selection,
+    ) -> Result<Option<ServerRecord>, Failure> {
+        let Some(server) = ServerRecord::alive(settings, &selection.name)? else { return Ok(None) };
+        // Between taking the lock and writing the record nothing is said of drives.
+        if server.fast.as_os_str().is_empty()
+            || is_same(&server.fast, &selection.fast) && is_same(&server.slow, &selection.slow)
+        {
+            return Ok(Some(server));
+        }
+        let (fast, slow) = (server.fast.display(), server.slow.display());
+        Err(Failure::refused(format!(
+            "a volume '{}' is served by {server} from other drives, {fast} and {slow}, and not from \
+             {} and {}",
+            selection.name,
+            selection.fast.display(),
+            selection.slow.display()
+        ))
+        .hint(format!(
+            "if that one is meant: --fast {fast} --slow {slow}; one volume of a name is served at a \
+             time, but for another --config-dir"
+        )))
+    }
+
     /// The last record, also when its server is gone: tells what a killed one left behind.
     pub fn last(settings: &Settings, name: &VolumeName) -> Option<ServerRecord> {
         serde_json::from_str(&fs::read_to_string(settings.server_file(name)).ok()?).ok()
@@ -78,8 +112,17 @@ impl ServerRecord {
     }
 }
 
+/// Whether both paths lead to one drive. One that is gone leads nowhere: then its other name says
+/// nothing against it.
+fn is_same(served: &Path, selected: &Path) -> bool {
+    match (fs::canonicalize(served), fs::canonicalize(selected)) {
+        (Ok(served), Ok(selected)) => served == selected,
+        _ => true,
+    }
+}
+
 /// Opens the file and says whether somebody holds its lock; `None` when there is no file.
-fn probe(path: &std::path::Path) -> Result<Option<(File, bool)>, Failure> {
+fn probe(path: &Path) -> Result<Option<(File, bool)>, Failure> {
     let file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -158,7 +201,7 @@ impl Drop for ServerLock {
     }
 }
 
-fn is_at(file: &File, path: &std::path::Path) -> bool {
+fn is_at(file: &File, path: &Path) -> bool {
     let identity = |facts: fs::Metadata| (facts.dev(), facts.ino());
     match (file.metadata(), fs::metadata(path)) {
         (Ok(mine), Ok(there)) => identity(mine) == identity(there),

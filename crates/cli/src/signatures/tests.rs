@@ -37,6 +37,34 @@ fn every_magic_of_the_table_is_found_where_it_lies_and_wiping_it_is_enough() {
 }
 
 #[test]
+fn every_label_of_a_zfs_pool_is_found_and_wiped() {
+    // Not a whole number of labels: the last two lie before the rest.
+    let size = DRIVE_BYTES + 100_000;
+    let label = 256 * KIB;
+    for at in [0, label, DRIVE_BYTES - 2 * label, DRIVE_BYTES - label] {
+        // By its uberblocks, which rot and time leave, or by its description alone.
+        let mut pool =
+            vec![1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 36, 0, 0, 0, 32, 0, 0, 0, 7];
+        pool.extend_from_slice(b"version\0");
+        let uberblock = 0x00ba_b10c_u64.to_le_bytes().to_vec();
+        for (within, bytes) in [(16 * KIB, pool), (128 * KIB + 31 * KIB, uberblock)] {
+            let file = blank();
+            file.set_len(size).unwrap();
+            file.write_all_at(&bytes, at + within).unwrap();
+            let findings = find(&file, size).unwrap();
+            assert_eq!(describe(&findings), "a ZFS pool member", "{at} {within}");
+            for finding in findings {
+                file.write_all_at(&vec![0; finding.length as usize], finding.at).unwrap();
+            }
+            assert_eq!(find(&file, size).unwrap(), [], "{at} {within}");
+            let mut left = vec![1; bytes.len()];
+            file.read_exact_at(&mut left, at + within).unwrap();
+            assert!(left.iter().all(|byte| *byte == 0), "{at} {within}");
+        }
+    }
+}
+
+#[test]
 fn a_drive_of_odd_or_tiny_size_is_read_within_its_bounds() {
     for size in [1, 511, 512, 513, 4095, 4096, 65537, 200_001] {
         let file = tempfile::tempfile().unwrap();

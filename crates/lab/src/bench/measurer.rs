@@ -43,15 +43,17 @@ impl Measurer {
         Ok(Measurer { asked })
     }
 
-    /// Runs a job file in its directory to its end.
+    /// Runs a job file in its directory to its end. With `read_only` fio is held to that: it makes a file
+    /// that is too short for its jobs longer also to read, and then begins with another in its place.
     ///
     /// # Errors
     /// When it does not start, or somebody asks us to end: fio has ended then.
-    pub(super) fn run(&self, job: &Path) -> Result<Output, String> {
+    pub(super) fn run(&self, job: &Path, read_only: bool) -> Result<Output, String> {
         let begin = |program: &mut Command| {
             let directory = job.parent().unwrap_or(Path::new("."));
             program
                 .args(["--output-format=json", "--eta=never"])
+                .args(read_only.then_some("--readonly"))
                 .arg(job)
                 .current_dir(directory)
                 .stdin(Stdio::null())

@@ -1,7 +1,8 @@
 //! Real drives and served volumes, measured by fio itself.
 
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::path::PathBuf;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use super::measurer::Measurer;
@@ -16,6 +17,10 @@ pub enum FioTarget {
     /// A volume behind the NBD door.
     Nbd(String),
 }
+
+/// Others look for moments at who has a drive.
+const LOCK_ATTEMPTS: u32 = 50;
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
 /// Options of a job file that say what it works on, and how: the bench says that.
 const REPLACED: &[&str] = &[
@@ -117,6 +122,25 @@ fn takes_direct(path: &std::path::Path) -> bool {
     fs::OpenOptions::new().read(true).custom_flags(O_DIRECT).open(path).is_ok()
 }
 
+/// Locks a drive for as long as fio works on it, as a server of a volume does: neither begins beside the
+/// other. One that is only read may be somebody's: the caller has been told, and wants it.
+fn lock(target: &FioTarget, changes: bool) -> Result<Option<File>, String> {
+    let FioTarget::Path(path) = target else { return Ok(None) };
+    let problem = |what: &str| format!("{} {what}", path.display());
+    let file = File::open(path).map_err(|error| problem(&format!("cannot be opened: {error}")))?;
+    for _ in 0..LOCK_ATTEMPTS {
+        let locked = if changes { file.try_lock() } else { file.try_lock_shared() };
+        match locked {
+            Ok(()) => return Ok(Some(file)),
+            Err(TryLockError::WouldBlock) if changes => thread::sleep(LOCK_PAUSE),
+            Err(TryLockError::WouldBlock) => return Ok(None),
+            // Some network file systems have no locks.
+            Err(TryLockError::Error(_)) => return Ok(None),
+        }
+    }
+    Err(problem("is in use by another program, such as a server of its volume: end that first"))
+}
+
 /// What the kernel has sent to a block device so far.
 fn sent(target: &FioTarget) -> Option<Traffic> {
     let FioTarget::Path(path) = target else { return None };
@@ -147,6 +171,10 @@ impl Bench for FioBench {
         false
     }
 
+    fn is_file(&self) -> bool {
+        matches!(&self.target, FioTarget::Path(path) if path.is_file())
+    }
+
     fn drives(&self) -> Vec<String> {
         if sent(&self.target).is_some() { vec![self.name.clone()] } else { Vec::new() }
     }
@@ -158,7 +186,7 @@ impl Bench for FioBench {
 
     fn play(
         &mut self,
-        _: &JobFile,
+        file: &JobFile,
         text: &str,
         limits: Limits,
         memory: Option<Memory>,
@@ -170,7 +198,9 @@ impl Bench for FioBench {
         fs::write(&job, text)
             .map_err(|error| format!("cannot write {}: {error}", job.display()))?;
         let (began, before) = (Instant::now(), sent(&self.target));
-        let run = self.measurer.run(&job)?;
+        let changes = file.changes_target();
+        let _lock = lock(&self.target, changes)?;
+        let run = self.measurer.run(&job, !changes)?;
         let printed = String::from_utf8_lossy(&run.stdout);
         let said = String::from_utf8_lossy(&run.stderr);
         let problem = || format!("fio failed on {}: {}", self.name, said.trim());
@@ -204,5 +234,31 @@ impl Bench for FioBench {
     fn restart(&mut self) -> Result<(), String> {
         // Jobs pass by the page cache; whether the machine is started again is its owner's affair.
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+
+    #[test]
+    fn fio_that_only_reads_does_not_replace_a_file_that_is_too_short() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("image");
+        fs::write(&path, vec![7; 1 << 20]).unwrap();
+        let before = fs::metadata(&path).unwrap().ino();
+        let Ok(mut bench) = FioBench::new(FioTarget::Path(path.clone()), 1 << 20) else {
+            println!("SKIPPED: fio is not installed");
+            return;
+        };
+        let text = "[r]\nrw=read\nsize=2m\n";
+        let file = JobFile::parse("r.fio", text).unwrap();
+        let limits = Limits { run_ns: None, requests: None };
+        let refusal = bench.play(&file, text, limits, None).unwrap_err();
+        assert!(refusal.contains("fio failed on"), "{refusal}");
+        assert_eq!(fs::metadata(&path).unwrap().ino(), before, "it was replaced");
+        assert!(fs::read(&path).unwrap() == vec![7; 1 << 20]);
     }
 }

@@ -161,7 +161,8 @@ fn carry_out(
 }
 
 /// Refuses jobs that lie behind the end of the place, and workloads of one's own that ask for more than there is:
-/// fio refuses them, too. (Published experiments make do with a smaller drive, where that says something.)
+/// fio refuses them, too. (Published experiments make do with a smaller drive, where that says something; not with
+/// a file, which fio would replace by a longer one.)
 fn refuse_beyond(
     experiment: &dyn Experiment,
     bench: &dyn Bench,
@@ -169,7 +170,7 @@ fn refuse_beyond(
 ) -> Result<(), String> {
     let there = bench.size_bytes();
     let has = || format!("{} has {}", bench.name(), human_bytes(there));
-    let own = experiment.source().is_empty();
+    let exact = experiment.source().is_empty() || bench.is_file();
     for job in &file.jobs {
         for copy in 0..job.copies {
             let (start, length) = job.region(there, copy);
@@ -177,7 +178,7 @@ fn refuse_beyond(
                 return Err(format!("job '{}' begins behind the end: {}", job.name, has()));
             }
             let asked = job.size.map_or(length, |size| size.of(there));
-            if own && asked > there.saturating_sub(start) {
+            if exact && asked > there.saturating_sub(start) {
                 return Err(format!("job '{}' asks for more than there is: {}", job.name, has()));
             }
         }

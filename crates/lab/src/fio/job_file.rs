@@ -182,6 +182,8 @@ rate_iops=100,200
         let refused = |text: &str| JobFile::parse("bad.fio", text).unwrap_err().to_string();
         let said = refused("[a]\nrw=read\nverify=crc32c\n");
         assert_eq!(said, "bad.fio:3: verify=crc32c: only verify=0 can be played");
+        let said = refused("[global]\nfilesize=8g\n[a]\nrw=read\nsize=1g\n");
+        assert!(said.starts_with("bad.fio:2: filesize=8g: ") && said.contains("size="), "{said}");
         let said = refused("[a]\nrw=read\nblockalign=8k\n");
         assert_eq!(said, "bad.fio:3: blockalign=8k: it is not of the options that can be played");
         for (text, word) in [

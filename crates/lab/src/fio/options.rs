@@ -64,7 +64,13 @@ pub(super) fn set(job: &mut Job, option: &str, value: Option<&str>) -> Result<()
         "numjobs" => job.copies = at_least(1, 4096, needed()?)?,
         "offset" => job.offset = Amount::parse(needed()?)?,
         "offset_increment" => job.offset_increment = Amount::parse(needed()?)?,
-        "size" | "filesize" => job.size = Some(Amount::parse(needed()?)?),
+        "size" => job.size = Some(Amount::parse(needed()?)?),
+        // To fio it is how long the file shall be made, whatever the size of the region.
+        "filesize" => {
+            return Err(
+                "what it runs on has the size it has: say size= for a part of it".to_owned()
+            );
+        }
         "io_size" | "io_limit" => job.io_size = Some(Amount::parse(needed()?)?),
         "runtime" => job.runtime_ns = Some(amount::time_ns(needed()?, SECOND_NS)?),
         "time_based" => job.time_based = amount::switch(value)?,
