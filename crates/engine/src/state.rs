@@ -457,7 +457,8 @@ impl State {
             self.note_unmirrored(extent, lsn);
         }
         self.stage.drop_image(extent);
-        let below = home.is_some_and(|home| home.tier == Tier::Slow);
+        // Written anew below: not a copy that was given up, for it may have been bad.
+        let below = home.is_some_and(|home| home.tier == Tier::Slow) && home != mapping.original();
         if below && !self.homeward && self.wishes.of(extent) == Some(Wish::Pinned) {
             self.wish_hand.look_again(extent.0);
         }
