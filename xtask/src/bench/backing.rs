@@ -1,19 +1,25 @@
 //! The directory of backing files, and the one for sockets and logs; both are gone afterwards.
 //!
 //! Files are written out once before anybody serves them: otherwise the first writes of a turn would
-//! measure how the file system allocates.
+//! measure how the file system allocates. Past the page cache, as those write who are measured: a drive that is
+//! itself a file somewhere may remember for good how it was written first (docs/performance.md).
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use rustix::fs::OFlags;
 use tempfile::TempDir;
 
 /// The name is fixed, so that a run which was interrupted is cleared away by the next.
 const NAME: &str = "bench-files";
 /// Written at once.
 const CHUNK_BYTES: u64 = 1 << 20;
+
+/// What memory and places have to be multiples of, on any drive.
+const ALIGNMENT: usize = 4096;
 
 /// Where a run keeps its files.
 pub struct Backing {
@@ -48,16 +54,24 @@ impl Backing {
     pub fn file(&self, name: &str, bytes: u64) -> Result<PathBuf> {
         let path = self.files.join(name);
         let write = || -> std::io::Result<()> {
-            let mut file = File::create(&path)?;
-            let zeros = vec![0; CHUNK_BYTES as usize];
+            let mut file = past_the_page_cache(&path).or_else(|_| File::create(&path))?;
+            let memory = vec![0; CHUNK_BYTES as usize + ALIGNMENT];
+            let aligned = memory.as_ptr().align_offset(ALIGNMENT);
             for _ in 0..bytes.div_ceil(CHUNK_BYTES) {
-                file.write_all(&zeros)?;
+                file.write_all(&memory[aligned..][..CHUNK_BYTES as usize])?;
             }
             file.sync_all()
         };
         write().with_context(|| format!("writing {}", path.display()))?;
         Ok(path)
     }
+}
+
+/// # Errors
+/// The file system knows no such thing, as one in memory may not.
+fn past_the_page_cache(path: &Path) -> std::io::Result<File> {
+    let flags = OFlags::DIRECT.bits() as i32;
+    OpenOptions::new().write(true).create(true).truncate(true).custom_flags(flags).open(path)
 }
 
 impl Drop for Backing {
