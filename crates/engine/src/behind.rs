@@ -25,6 +25,7 @@ use crate::canary::canary;
 use crate::engine::Request;
 use crate::error::{Error, Poison};
 use crate::fixed_map::FixedMap;
+use crate::flush::Owed;
 use crate::marks::{self, Mark};
 use crate::shared::Shared;
 use crate::state::State;
@@ -320,7 +321,7 @@ pub(crate) async fn run(shared: Rc<Shared>) {
 async fn carry_out(shared: Rc<Shared>, number: u64, Job { at, buf }: Job) {
     let length = buf.len() as u64;
     let request = Request::begin(&shared);
-    let (_, outcome) = write(&shared, at, buf, Durability::Volatile).await;
+    let (_, outcome) = write(&shared, at, buf, Owed::Bound).await;
     if let Err(error) = outcome {
         marks::hit(Mark::BehindFailed);
         shared.state.borrow_mut().behind.lost.push(at..at + length);

@@ -414,6 +414,8 @@ mod cage {
         DestageEndsAtFirst,
         /// Order is kept only when the deferred mode has begun.
         OrderKeptLate,
+        /// What a request owes is decided when it ends, by what the volume promises then.
+        PromiseOfTheEnd,
         /// A close calls the volume clean before its map is written.
         CleanBeforeMap,
         /// What was read ahead is kept when its place is written.

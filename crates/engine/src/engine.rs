@@ -14,7 +14,7 @@ use crate::canary::canary;
 use crate::checkpoint::{checkpoint, vouch, write_superblock};
 use crate::doubts::Vouch;
 use crate::error::{Error, Poison};
-use crate::flush::{flush_all, flush_for_client};
+use crate::flush::{self, Owed, flush_all};
 use crate::flush_mode::FlushMode;
 use crate::format::superblock::State as Left;
 use crate::geometry::Class;
@@ -496,10 +496,11 @@ impl Volume for Engine {
         if durability == Durability::Durable {
             self.0.state.borrow_mut().counters.flushes_asked += 1;
         }
+        let owed = Owed::by(&self.0, durability);
         let (buf, outcome) = match behind::take(&self.0, at, buf, durability).await {
             Ok(()) => (self.0.io.pool().take(0), Ok(())),
             Err(buf) if length == 0 => (buf, Ok(())),
-            Err(buf) => write::write(&self.0, at, buf, durability).await,
+            Err(buf) => write::write(&self.0, at, buf, owed).await,
         };
         let mut state = self.0.state.borrow_mut();
         state.counters.writes.count += 1;
@@ -515,18 +516,20 @@ impl Volume for Engine {
         self.check(0, 0, true)?;
         let _request = Request::begin(&self.0);
         self.0.state.borrow_mut().counters.flushes_asked += 1;
+        let owed = Owed::flush(&self.0);
         if !canary!(FlushForgetsBehind) {
             behind::all_written(&self.0).await;
         }
-        Ok(flush_for_client(&self.0).await?)
+        Ok(flush::settle(&self.0, owed).await?)
     }
 
     async fn trim(&self, at: u64, length: u64, durability: Durability) -> Result<(), IoError> {
         self.check(at, length, true)?;
         let _request = Request::begin(&self.0);
         self.count_trim(length);
+        let owed = Owed::by(&self.0, durability);
         behind::seen(&self.0, at, length).await?;
-        Ok(zero::trim(&self.0, at, length, durability).await?)
+        Ok(zero::trim(&self.0, at, length, owed).await?)
     }
 
     async fn write_zeroes(
@@ -539,8 +542,9 @@ impl Volume for Engine {
         self.check(at, length, true)?;
         let _request = Request::begin(&self.0);
         self.count_trim(length);
+        let owed = Owed::by(&self.0, durability);
         behind::seen(&self.0, at, length).await?;
-        Ok(zero::write_zeroes(&self.0, at, length, mode, durability).await?)
+        Ok(zero::write_zeroes(&self.0, at, length, mode, owed).await?)
     }
 
     async fn cache(&self, at: u64, length: u64) -> Result<(), IoError> {

@@ -2,6 +2,8 @@
 
 use std::rc::Rc;
 
+use io::Durability;
+
 use crate::address::Tier;
 use crate::alone;
 use crate::canary::canary;
@@ -20,9 +22,46 @@ const GATHER_FROM_NS: u64 = 2_000_000;
 /// And never longer: half a millisecond is ten writes of a drive that flushes as slowly.
 const GATHER_NS_MAX: u64 = 500_000;
 
-/// A client's flush: everything its completed requests wrote is durable afterwards. Sends nothing
-/// when no client's write is unflushed.
-pub(crate) async fn flush_for_client(shared: &Rc<Shared>) -> Result<(), Error> {
+/// What a client's request owes when it ends. Decided when it begins: the volume may promise something
+/// else by its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Owed {
+    /// Nothing but the bound of deferred mode.
+    Bound,
+    /// A flush, of whatever kind the volume promises at the end.
+    Flush,
+    /// A flush that is one: the volume was strict.
+    StrictFlush,
+}
+
+impl Owed {
+    /// Of a change that begins now.
+    pub fn by(shared: &Shared, durability: Durability) -> Owed {
+        match durability {
+            Durability::Volatile => Owed::Bound,
+            Durability::Durable => Owed::flush(shared),
+        }
+    }
+
+    /// Of a flush that begins now.
+    pub fn flush(shared: &Shared) -> Owed {
+        let strict = shared.state.borrow().exposure.bound().is_none();
+        if strict && !canary!(PromiseOfTheEnd) { Owed::StrictFlush } else { Owed::Flush }
+    }
+}
+
+/// Gives what is owed.
+pub(crate) async fn settle(shared: &Rc<Shared>, owed: Owed) -> Result<(), Error> {
+    match owed {
+        Owed::Bound => shared.within_bound().await,
+        Owed::Flush => flush_for_client(shared, false).await,
+        Owed::StrictFlush => flush_for_client(shared, true).await,
+    }
+}
+
+/// A client's flush: everything its completed requests wrote is durable afterwards, if the volume is
+/// strict or was when it began. Sends nothing when no client's write is unflushed.
+async fn flush_for_client(shared: &Rc<Shared>, strict: bool) -> Result<(), Error> {
     if !shared.is_alone() {
         let through = {
             let state = shared.state.borrow();
@@ -30,7 +69,7 @@ pub(crate) async fn flush_for_client(shared: &Rc<Shared>) -> Result<(), Error> {
         };
         let outcome = match through {
             true => flush_through(shared).await,
-            false => flush_fast(shared).await,
+            false => flush_fast(shared, strict).await,
         };
         if outcome.is_ok() || !shared.is_alone() {
             return outcome;
@@ -40,12 +79,12 @@ pub(crate) async fn flush_for_client(shared: &Rc<Shared>) -> Result<(), Error> {
 }
 
 /// Makes everything durable that completed requests have written, wherever they wrote it.
-async fn flush_fast(shared: &Shared) -> Result<(), Error> {
+async fn flush_fast(shared: &Shared, strict: bool) -> Result<(), Error> {
     shared.unpoisoned()?;
     if canary!(FlushNotSent) {
         return Ok(());
     }
-    if shared.state.borrow().exposure.bound().is_some() {
+    if !strict && shared.state.borrow().exposure.bound().is_some() {
         return order_for_client(shared).await;
     }
     let (dirty, running) = {

@@ -10,7 +10,7 @@
 
 use std::rc::Rc;
 
-use io::{Buf, Durability, Transfer};
+use io::{Buf, Transfer};
 
 use crate::address::{BLOCK_BYTES, BlockId, ExtentId, Home, Lsn, Tier};
 use crate::alone;
@@ -18,7 +18,7 @@ use crate::canary::canary;
 use crate::checksum::crc32c;
 use crate::drive::Watched;
 use crate::error::{Error, Poison};
-use crate::flush::flush_for_client;
+use crate::flush::{self, Owed};
 use crate::guards::Hold;
 use crate::line::Place;
 use crate::log::Log;
@@ -91,7 +91,7 @@ pub(crate) async fn write(
     shared: &Rc<Shared>,
     at: u64,
     buf: Buf,
-    durability: Durability,
+    owed: Owed,
 ) -> (Buf, Result<(), Error>) {
     let aligned = at.is_multiple_of(BLOCK_BYTES) && (buf.len() as u64).is_multiple_of(BLOCK_BYTES);
     let (buf, outcome) = match shared.is_alone() {
@@ -109,12 +109,10 @@ pub(crate) async fn write(
             }
         }
     };
-    let outcome = match (outcome, durability) {
-        (Ok(()), Durability::Durable) if !canary!(ForcedNotFlushed) => {
-            flush_for_client(shared).await
-        }
-        (Ok(()), _) => shared.within_bound().await,
-        (outcome, _) => outcome,
+    let owed = if canary!(ForcedNotFlushed) { Owed::Bound } else { owed };
+    let outcome = match outcome {
+        Ok(()) => flush::settle(shared, owed).await,
+        failed => failed,
     };
     (buf, outcome)
 }

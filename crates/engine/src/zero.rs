@@ -3,13 +3,13 @@
 
 use std::rc::Rc;
 
-use io::{Durability, ZeroMode};
+use io::ZeroMode;
 
 use crate::address::{BLOCK_BYTES, BlockId, ExtentId};
 use crate::alone;
 use crate::canary::canary;
 use crate::error::Error;
-use crate::flush::flush_for_client;
+use crate::flush::{self, Owed};
 use crate::format::map_page::Residence;
 use crate::format::record::Entry;
 use crate::shared::{RoomTurn, Shared};
@@ -26,14 +26,14 @@ pub(crate) async fn trim(
     shared: &Rc<Shared>,
     at: u64,
     length: u64,
-    durability: Durability,
+    owed: Owed,
 ) -> Result<(), Error> {
     let start = at.next_multiple_of(BLOCK_BYTES);
     let end = (at + length) / BLOCK_BYTES * BLOCK_BYTES;
     if start < end {
         zero_blocks(shared, start, end).await?;
     }
-    settle_durability(shared, durability).await
+    settle(shared, owed).await
 }
 
 /// Makes a range read as zeros, to the byte.
@@ -42,7 +42,7 @@ pub(crate) async fn write_zeroes(
     at: u64,
     length: u64,
     mode: ZeroMode,
-    durability: Durability,
+    owed: Owed,
 ) -> Result<(), Error> {
     let end = at + length;
     let start_blocks = at.next_multiple_of(BLOCK_BYTES).min(end);
@@ -56,14 +56,13 @@ pub(crate) async fn write_zeroes(
         ZeroMode::Allocate => write_zero_bytes(shared, start_blocks, end_blocks).await?,
     }
     write_zero_bytes(shared, end_blocks, end).await?;
-    settle_durability(shared, durability).await
+    settle(shared, owed).await
 }
 
-async fn settle_durability(shared: &Rc<Shared>, durability: Durability) -> Result<(), Error> {
-    match durability {
-        Durability::Volatile => shared.within_bound().await,
-        Durability::Durable if canary!(ForcedTrimNotFlushed) => Ok(()),
-        Durability::Durable => flush_for_client(shared).await,
+async fn settle(shared: &Rc<Shared>, owed: Owed) -> Result<(), Error> {
+    match owed {
+        Owed::Flush | Owed::StrictFlush if canary!(ForcedTrimNotFlushed) => Ok(()),
+        owed => flush::settle(shared, owed).await,
     }
 }
 
@@ -72,7 +71,7 @@ async fn write_zero_bytes(shared: &Rc<Shared>, start: u64, end: u64) -> Result<(
     while at < end {
         let length = (WRITE_STEP_BYTES - at % WRITE_STEP_BYTES).min(end - at);
         let zeros = shared.io.pool().take_zeroed(length as usize);
-        write::write(shared, at, zeros, Durability::Volatile).await.1?;
+        write::write(shared, at, zeros, Owed::Bound).await.1?;
         at += length;
     }
     Ok(())

@@ -108,6 +108,7 @@ pub(crate) fn haunts(canary: Canary) -> &'static [&'static str] {
         Canary::ReadOfBothMerged => &["through: copies beside homes"],
         Canary::DestageEndsAtFirst => &["the slow drive refuses some of what is destaged"],
         Canary::OrderKeptLate => &["deferred: the mode is changed beside whole extents below"],
+        Canary::PromiseOfTheEnd => &["deferred: the mode is changed beside durable writes"],
         Canary::CleanBeforeMap => &["clean close"],
         Canary::AheadKeptOverWrite | Canary::AheadBegunUnderWrite => &["writes ahead of a stream"],
         Canary::CleanedNotFlushed => &[AT_REST],

@@ -98,6 +98,7 @@ pub fn stories(seed: u64, atomic_write_bytes: u32) -> Vec<Story> {
         racing::more_than_the_bound(&drives),
         racing::switches_below(&drives),
         racing::whole_extents_beside_a_switch(&drives),
+        racing::durable_beside_a_switch(&drives),
         racing::flushes_side_by_side(&drives),
         racing::slow_drive_refuses(&drives),
         racing::in_step(&drives),

@@ -111,6 +111,8 @@ survives! {
         "deferred: the mode is changed over the slow drive",
     a_volume_survives_a_change_of_mode_beside_whole_extents_below:
         "deferred: the mode is changed beside whole extents below",
+    a_volume_keeps_what_it_promised_when_a_write_began:
+        "deferred: the mode is changed beside durable writes",
     a_volume_survives_a_flush_that_fails_beside_another: "a flush fails beside another",
     a_volume_survives_a_slow_drive_that_refuses: "the slow drive refuses",
     a_volume_survives_drives_in_step: "drives in step",

@@ -2,7 +2,7 @@
 //! changes of the mode over what lies on the slow drive, and drives that are in step.
 
 use engine::{Bound, FlushMode};
-use io::Durability::Volatile;
+use io::Durability::{Durable, Volatile};
 use io::units::{KIB, MIB, MILLISECOND_NS};
 use io::{ErrorKind, ZeroMode};
 use twin::{Fault, Kind, Random};
@@ -235,6 +235,35 @@ pub(super) fn whole_extents_beside_a_switch(drives: &Drives) -> Story {
             Ok(())
         });
     story.slow.latencies.flush_ns = 17 * MILLISECOND_NS;
+    story
+}
+
+/// Into deferred mode while changes that ask to be durable are on their way to the slow drive: they began
+/// when a flush was a flush.
+pub(super) fn durable_beside_a_switch(drives: &Drives) -> Story {
+    let mut story = drives
+        .story("deferred: the mode is changed beside durable writes")
+        .prepare(|stage| async move { lay_and_rest(&stage.volume, 0..FAST_EXTENTS + 4).await })
+        .act(|stage| async move {
+            let volume = &stage.volume;
+            let (first, zeros) = ((FAST_EXTENTS + 5) * EXTENT, (FAST_EXTENTS + 7) * EXTENT);
+            let (one, other, switch) = (volume.clone(), volume.clone(), volume.clone());
+            let write = boxed(async move { one.write(first, EXTENT, Durable).await });
+            let erase = boxed(async move {
+                other.write_zeroes(zeros, EXTENT, ZeroMode::Allocate, Durable).await
+            });
+            let change = boxed(async move {
+                switch.io().sleep(2 * MILLISECOND_NS).await;
+                defer(&switch).await
+            });
+            together(volume, [write, erase, change].into_iter()).await?;
+            for block in 0..3 {
+                volume.io().sleep(5 * MILLISECOND_NS).await;
+                volume.read(block * 4096, 4096).await?;
+            }
+            insist(&stage, "deferred mode", |status| status.flush_mode != FlushMode::Strict)
+        });
+    story.slow.latencies.write_ns = 60 * MILLISECOND_NS;
     story
 }
 
