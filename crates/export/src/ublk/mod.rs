@@ -190,6 +190,23 @@ impl UblkDoor {
     }
 }
 
+/// Serves the requests of a device through its file, which somebody else has made and opened, until
+/// the driver takes the device away: what a door does between its beginning and its end. Requests are copied.
+///
+/// # Errors
+/// The file is not that of a device with so many queues, of so many places each.
+pub async fn serve_file<V: Volume>(
+    io: Io,
+    volume: Rc<V>,
+    file: File,
+    queues: u16,
+    queue_depth: u16,
+) -> Result<(), IoError> {
+    let device = DeviceInfo { queues, queue_depth, ..DeviceInfo::default() };
+    Queues::new(io, volume, file, &device)?.serve().ended().await;
+    Ok(())
+}
+
 fn describe_device(mark: u64) -> DeviceInfo {
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     DeviceInfo {

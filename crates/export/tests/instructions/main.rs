@@ -1,14 +1,17 @@
-//! What a request costs the doors NBD and vhost-user, and how often it has the kernel do something for it:
+//! What a request costs each door, and how often it has the kernel do something for it:
 //! instructions, receives, sends and rounds, kept below a budget for each route.
 //!
-//! Counted is the door with its executor, on a volume that asks a drive for everything. Client and drive are
-//! part of the test and cost next to nothing; what a guest costs is left out. `docs/performance.md` has the table.
+//! Counted is the door with its executor, on a volume that asks a drive for everything. Drive, client, guest and ublk's
+//! driver are part of the test and cost next to nothing or are left out; the FUSE door has the real kernel on its other
+//! side. `docs/performance.md` has the table.
 
 #[path = "../../../engine/tests/instructions/callgrind.rs"]
 mod callgrind;
+mod driver;
 #[allow(dead_code)]
 #[path = "../vhost_user/guest.rs"]
 mod guest;
+mod mounted;
 mod ring;
 mod wire;
 
@@ -16,6 +19,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use export::nbd::{NbdOptions, NbdServer};
+use export::ublk;
 use export::vhost_user::{VhostUserDoor, VhostUserOptions};
 use io::units::MIB;
 use io::{Buf, Device, Durability, IoError, Place, Span, Volume, VolumeInfo, ZeroMode};
@@ -23,8 +27,9 @@ use wire::{Asked, Script};
 
 const BLOCK: u64 = 4096;
 
-/// Route, instructions, and entries into the kernel in hundredths, which are measured and a quarter.
-const BUDGETS: [(&str, i64, u64); 8] = [
+/// Route, instructions, and entries into the kernel in hundredths, which are measured and a quarter. Measured and a
+/// half where threads of the door and the kernel's other side take turns as they like: at FUSE.
+const BUDGETS: [(&str, i64, u64); 16] = [
     ("nbd-read-1", 9_000, 250),
     ("nbd-read-32", 3_700, 8),
     ("nbd-write-1", 15_200, 250),
@@ -33,6 +38,14 @@ const BUDGETS: [(&str, i64, u64); 8] = [
     ("vhost-read-32", 9_600, 8),
     ("vhost-write-1", 17_600, 250),
     ("vhost-write-32", 9_600, 8),
+    ("ublk-read-1", 4_600, 250),
+    ("ublk-read-32", 3_000, 8),
+    ("ublk-write-1", 4_500, 250),
+    ("ublk-write-32", 3_000, 8),
+    ("fuse-read-1", 7_700, 125),
+    ("fuse-read-32", 5_200, 125),
+    ("fuse-write-1", 9_900, 125),
+    ("fuse-write-32", 7_400, 125),
 ];
 
 /// A volume that is a drive.
@@ -58,7 +71,8 @@ impl Volume for Passed {
     }
 
     async fn flush(&self) -> Result<(), IoError> {
-        unreachable!("nobody flushes here")
+        // Who closes the file of the FUSE door does.
+        Ok(())
     }
 
     async fn trim(&self, _: u64, _: u64, _: Durability) -> Result<(), IoError> {
@@ -111,6 +125,8 @@ fn send(route: &str, count: u64) -> Asked {
     let asked = match door {
         "nbd" => send_nbd(kind, count, depth),
         "vhost" => send_vhost(kind, count, depth),
+        "ublk" => send_ublk(kind, count, depth as u16),
+        "fuse" => mounted::send(kind, count, depth),
         door => panic!("there is no door '{door}'"),
     };
     assert!(asked.rounds >= count / depth, "{asked:?}");
@@ -163,19 +179,36 @@ fn send_vhost(kind: &str, count: u64, depth: u64) -> Asked {
     board.asked.take()
 }
 
+fn send_ublk(kind: &str, count: u64, depth: u16) -> Asked {
+    let (io, file, asked) = driver::yard(driver::Script { writes: kind == "write", count });
+    let volume = Rc::new(Passed(wire::drive(&io)));
+    io.block_on(ublk::serve_file(io.clone(), volume, file, 1, depth)).expect("a device's file");
+    io.drop_tasks();
+    asked.take()
+}
+
 fn main() {
+    if mounted::use_file() {
+        return;
+    }
     if let Some((route, count)) = callgrind::asked() {
         send(&route, count);
         return;
     }
     let mut over = Vec::new();
     let counts = callgrind::is_here();
+    let hindrance = mounted::hindrance();
+    if let Some(why) = hindrance {
+        eprintln!("SKIPPED: instructions per request of the FUSE door: {why}");
+    }
     for (route, budget, rounds_budget) in BUDGETS {
+        if route.starts_with("fuse") && hindrance.is_some() {
+            continue;
+        }
         let [few, many] = [320, 3520].map(|count| send(route, count));
         let each = |of: fn(&Asked) -> u64| (of(&many) - of(&few)) as f64 / 3200.0;
         let rounds = each(|asked| asked.rounds);
-        let instructions =
-            if counts { callgrind::per_request(route, Some("*guest_works*")) } else { 0 };
+        let instructions = if counts { callgrind::per_request(route, Some("*_works*")) } else { 0 };
         println!(
             "{route:<14} {instructions:>6} instructions per request, budget {budget}; {rounds:.2} rounds, {:.2} receives, \
              {:.2} sends",
