@@ -1,13 +1,13 @@
 //! Class cache: a new, empty fast drive for a volume that has lost its own.
 //!
-//! The slow drive has everything (write-through). Order, and what it is good for: the new drive is
-//! made while it still counts as half-made; the map on the slow drive forgets copies on the old one,
-//! which tells nothing wrong at any moment; then the new drive is whole, a generation on, and the
-//! slow drive takes it as its partner last. Until then the slow drive goes on alone as before, and
-//! doing it again does it.
+//! The slow drive has everything (write-through). Order, and what it is good for: the slow drive says
+//! that it goes on alone, so that the old fast drive is refused from then on, with the right words; the new
+//! drive is made while it still counts as half-made; the map on the slow drive forgets copies on the old
+//! one, which tells nothing wrong at any moment; then the new drive is whole, a generation on, and the
+//! slow drive takes it as its partner last. Until then the slow drive goes on alone, and doing it again does it.
 
 use io::units::MIB;
-use io::{Device, Io};
+use io::{Device, DeviceInfo, Io};
 
 use crate::address::{ExtentId, Tier};
 use crate::canary::canary;
@@ -35,7 +35,7 @@ pub async fn attach_cache(io: &Io, fast: &Device, slow: &Device) -> Result<Geome
     let stale = found.as_ref().map_or(0, |found| found.stale_copy);
     let [old, _] = judge_alone(Tier::Slow, slow, found, Shorter::Refused)?;
     can_attach_cache(&old)?;
-    let geometry = with_fast(&old, fast, slow)?;
+    let geometry = with_new_fast(&old, fast.info(), slow.info())?;
     let slow_drive = Drive::new(Tier::Slow, slow.clone(), stale);
     let lost = Drive::absent(Tier::Fast, "the lost drive".into(), "it is replaced".into());
     let doubt_page = old.has_doubt_page();
@@ -54,6 +54,7 @@ pub async fn attach_cache(io: &Io, fast: &Device, slow: &Device) -> Result<Geome
             old.name
         )));
     }
+    let old = alone(io, &slow_drive, old).await?;
     let end = state.alone_end();
     let mut new = Superblock {
         generation: old.generation + 1,
@@ -84,6 +85,17 @@ pub async fn attach_cache(io: &Io, fast: &Device, slow: &Device) -> Result<Geome
     Ok(geometry)
 }
 
+/// Has the slow drive say that it goes on without the fast one, if it does not say so yet.
+async fn alone(io: &Io, slow: &Drive, old: Superblock) -> Result<Superblock, Error> {
+    if old.alone || canary!(AttachUntold) {
+        return Ok(old);
+    }
+    let (generation, sequence) = (old.generation + 1, old.sequence + 1);
+    let told = Superblock { generation, sequence, session: io.random(), alone: true, ..old };
+    superblocks::write(io, slow, &told).await?;
+    Ok(told)
+}
+
 /// Says whether the volume of this slow drive can be given an empty fast drive.
 ///
 /// # Errors
@@ -106,14 +118,21 @@ pub fn can_attach_cache(old: &Superblock) -> Result<(), Error> {
     Ok(())
 }
 
-/// The volume's shape with the new drive.
-fn with_fast(old: &Superblock, fast: &Device, slow: &Device) -> Result<Geometry, Error> {
+/// The volume's shape with a new fast drive like this.
+///
+/// # Errors
+/// `Geometry` when it is too small.
+pub fn with_new_fast(
+    old: &Superblock,
+    fast: &DeviceInfo,
+    slow: &DeviceInfo,
+) -> Result<Geometry, Error> {
     let options = CreateOptions {
         class: Class::Cache,
         extent_bytes: old.geometry.extent_bytes,
         ..CreateOptions::new(old.name.clone())
     };
-    let planned = plan(fast.info(), slow.info(), &options)?;
+    let planned = plan(fast, slow, &options)?;
     let layouts = [planned.layouts[0], old.geometry.layouts[1]];
     let geometry = Geometry { layouts, ..old.geometry.clone() };
     match geometry.problem() {

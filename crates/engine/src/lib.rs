@@ -68,7 +68,7 @@ mod write;
 mod zero;
 
 pub use address::{BLOCK_BYTES, BlockId, ExtentId, Home, Lsn, SlotId, Tier};
-pub use attach_cache::{attach_cache, can_attach_cache};
+pub use attach_cache::{attach_cache, can_attach_cache, with_new_fast};
 pub use cache_mode::CacheMode;
 pub use check::{CheckReport, check};
 pub use create::{Identity, Inspection, create, destroy, inspect};

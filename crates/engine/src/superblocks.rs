@@ -173,6 +173,17 @@ pub fn judge(pair: [&Superblock; 2], drives: [(&str, u64); 2]) -> Result<(), Err
         }
     }
     if pair[0].volume_id == pair[1].volume_id && pair[0].drive_ids != pair[1].drive_ids {
+        if attaching_was_cut(pair) {
+            return refuse(format!(
+                "{} was being made the cache of volume '{}', which was interrupted. {} has everything; do it again: \
+                 bimetal attach-cache {} --fast {} --force",
+                path(Tier::Fast),
+                pair[1].name,
+                path(Tier::Slow),
+                pair[1].name,
+                path(Tier::Fast),
+            ));
+        }
         let moment = |superblock: &Superblock| (superblock.generation, superblock.sequence);
         let older = Tier::BOTH[usize::from(moment(pair[1]) < moment(pair[0]))];
         return refuse(format!(
@@ -216,6 +227,15 @@ pub fn judge(pair: [&Superblock; 2], drives: [(&str, u64); 2]) -> Result<(), Err
         }
     }
     judge_generations(pair, path(Tier::Fast), path(Tier::Slow))
+}
+
+/// Whether the slow drive was about to take this fast one as its partner (`attach_cache.rs`).
+fn attaching_was_cut([fast, slow]: [&Superblock; 2]) -> bool {
+    let unused = matches!(fast.state, State::Creating | State::Clean);
+    slow.alone
+        && unused
+        && fast.generation == slow.generation + 1
+        && fast.drive_ids[1] == slow.drive_ids[1]
 }
 
 /// How far a session has come.

@@ -2,7 +2,7 @@
 
 mod rig;
 
-use engine::{CacheMode, Class, CreateOptions, Engine, TuningChange, create};
+use engine::{CacheMode, Engine, TuningChange};
 use io::units::{KIB, MIB, MILLISECOND_NS, SECOND_NS};
 use io::{Durability, ErrorKind, Io, Place, Volume};
 use rig::Rig;
@@ -154,14 +154,7 @@ fn what_was_lost_behind_its_client_is_no_hole_either() {
 /// A volume of class cache in write-through, with write-behind and a quiet moment behind it.
 fn through() -> Rig {
     let rig = Rig::small(1);
-    rig.run(|io, fast, slow| async move {
-        let options = CreateOptions {
-            class: Class::Cache,
-            cache_mode: CacheMode::WriteThrough,
-            ..CreateOptions::new("test")
-        };
-        create(&io, &fast, &slow, options, &|_, _| ()).await.unwrap();
-    });
+    rig.create_cache(CacheMode::WriteThrough);
     rig
 }
 

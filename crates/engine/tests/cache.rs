@@ -6,47 +6,24 @@ mod rig;
 use std::cell::Cell;
 use std::rc::Rc;
 
-use engine::{
-    CacheMode, Class, CreateOptions, Engine, Error, Member, OpenOptions, TuningChange,
-    attach_cache, create,
-};
+use engine::{CacheMode, Class, Engine, Error, OpenOptions, TuningChange, attach_cache};
 use io::units::{MIB, SECOND_NS};
 use io::{Io, Place, Volume};
-use rig::{EXTENT, Rig, expect, expect_zeros, get, pattern, put, zero};
+use rig::{EXTENT, Rig, expect, get, pattern, promote, put};
 use twin::{CacheLoss, CutPoint, Moment, Outcome, Simulation};
 
 const EXTENT_BYTES: u64 = EXTENT as u64;
 
 fn rig(seed: u64, cache_mode: CacheMode) -> Rig {
     let rig = Rig::small(seed);
-    rig.run(|io, fast, slow| async move {
-        let options =
-            CreateOptions { class: Class::Cache, cache_mode, ..CreateOptions::new("test") };
-        create(&io, &fast, &slow, options, &|_, _| ()).await.unwrap();
-    });
+    rig.create_cache(cache_mode);
     rig
-}
-
-/// Reads an extent until it is worth a copy, and gives the volume time to make one.
-async fn promote(io: &Io, engine: &Engine, extent: u64) {
-    for round in 0..6 {
-        get(io, engine, extent * EXTENT_BYTES + round * 12_288, 4096).await;
-        io.sleep(SECOND_NS / 100).await;
-    }
-    io.sleep(2 * SECOND_NS).await;
-    assert_eq!(engine.places(extent * EXTENT_BYTES, EXTENT_BYTES, 9)[0].place, Place::Fast);
 }
 
 /// The bytes that slots take on a drive.
 fn slots(engine: &Engine, drive: usize) -> std::ops::Range<u64> {
     let layout = engine.status().geometry.layouts[drive];
     layout.slots_at..layout.slots_at + layout.slots * EXTENT_BYTES
-}
-
-async fn open_slow_alone(rig: &Rig, io: &Io, options: OpenOptions) -> Result<Engine, Error> {
-    let gone = Member::Gone { path: "elsewhere".into(), why: "it is not there".into() };
-    let members = [gone, Member::Here(rig.devices(io).1)];
-    Engine::open_members(io, members, options).await
 }
 
 #[test]
@@ -119,113 +96,10 @@ fn a_home_that_cannot_be_read_does_not_matter_while_there_is_a_copy() {
     rig.run(|io, _, _| {
         let rig = &rig;
         async move {
-            let engine = open_slow_alone(rig, &io, OpenOptions::default()).await.unwrap();
+            let engine = rig.open_slow_alone(&io, OpenOptions::default()).await.unwrap();
             expect(&io, &engine, 5 * EXTENT_BYTES, EXTENT, 2).await;
         }
     });
-}
-
-#[test]
-fn without_its_fast_drive_a_write_back_cache_tells_what_is_dirty() {
-    let rig = rig(5, CacheMode::WriteBack);
-    rig.session(|io, engine| async move {
-        for extent in 0..4 {
-            put(&io, &engine, extent * EXTENT_BYTES, EXTENT, 1).await;
-        }
-        // At home, and then some of it dirty again.
-        engine.set_cache_mode(CacheMode::WriteThrough).await.unwrap();
-        engine.set_cache_mode(CacheMode::WriteBack).await.unwrap();
-        assert_eq!(engine.status().dirty_bytes, 0);
-        put(&io, &engine, EXTENT_BYTES, EXTENT, 2).await;
-        assert!(engine.status().dirty_bytes >= EXTENT_BYTES);
-    });
-    rig.run(|io, _, _| {
-        let rig = &rig;
-        async move {
-            let refused = open_slow_alone(rig, &io, OpenOptions::default()).await.err().unwrap();
-            assert!(matches!(refused, Error::DriveGone { .. }), "{refused}");
-            let options = OpenOptions { degraded: true, ..OpenOptions::default() };
-            let engine = open_slow_alone(rig, &io, options).await.unwrap();
-            assert!(engine.info().read_only);
-            let lost = engine.lost_ranges(0, 4 * EXTENT_BYTES);
-            assert_eq!(lost.len(), 1, "{lost:?}");
-            assert_eq!((lost[0].at, lost[0].length), (EXTENT_BYTES, EXTENT_BYTES));
-            for extent in [0, 2, 3] {
-                expect(&io, &engine, extent * EXTENT_BYTES, EXTENT, 1).await;
-            }
-        }
-    });
-}
-
-#[test]
-fn without_its_fast_drive_a_write_through_cache_goes_on() {
-    let rig = rig(6, CacheMode::WriteThrough);
-    rig.session(|io, engine| async move {
-        put(&io, &engine, 0, EXTENT, 1).await;
-        put(&io, &engine, 9 * EXTENT_BYTES + 4096, 4096, 1).await;
-        engine.flush().await.unwrap();
-        promote(&io, &engine, 0).await;
-    });
-    for round in 2..4 {
-        rig.run(|io, _, _| {
-            let rig = &rig;
-            async move {
-                let engine = open_slow_alone(rig, &io, OpenOptions::default()).await.unwrap();
-                assert!(engine.status().alone && !engine.info().read_only);
-                assert_eq!(engine.status().loss, None);
-                expect(&io, &engine, 9 * EXTENT_BYTES + 4096, 4096, round - 1).await;
-                expect_zeros(&io, &engine, 9 * EXTENT_BYTES, 4096).await;
-                put(&io, &engine, 9 * EXTENT_BYTES + 4096, 4096, round).await;
-                put(&io, &engine, 50 * EXTENT_BYTES + 512, 1024, round).await;
-                zero(&engine, 0, EXTENT_BYTES).await;
-                engine.close().await.unwrap();
-            }
-        });
-    }
-    rig.run(|io, _, _| {
-        let rig = &rig;
-        async move {
-            let engine = open_slow_alone(rig, &io, OpenOptions::default()).await.unwrap();
-            expect_zeros(&io, &engine, 0, EXTENT).await;
-            expect(&io, &engine, 50 * EXTENT_BYTES + 512, 1024, 3).await;
-            expect_zeros(&io, &engine, 51 * EXTENT_BYTES - 4096, 4096).await;
-            let refused = engine.set_cache_mode(CacheMode::WriteBack).await.unwrap_err();
-            assert!(matches!(refused, Error::Unsuitable(_)), "{refused}");
-            engine.close().await.unwrap();
-        }
-    });
-    let refused = rig.open_error().to_string();
-    assert!(refused.contains("went on without its fast drive"), "{refused}");
-}
-
-#[test]
-fn in_write_through_either_copy_of_the_slow_drive_s_map_is_enough() {
-    let rig = rig(13, CacheMode::WriteBack);
-    rig.session(|io, engine| async move {
-        for extent in 0..4 {
-            put(&io, &engine, extent * EXTENT_BYTES, EXTENT, 1).await;
-        }
-        engine.flush().await.unwrap();
-        io.sleep(30 * SECOND_NS).await;
-        engine.set_cache_mode(CacheMode::WriteThrough).await.unwrap();
-    });
-    for copy in 0..2 {
-        let at = MIB + copy * 4096 + 100;
-        let byte = rig.simulation.peek(rig.slow, at, 1)[0];
-        rig.simulation.poke(rig.slow, at, &[byte ^ 4]);
-        rig.run(|io, _, _| {
-            let rig = &rig;
-            async move {
-                let options = OpenOptions { read_only: true, ..OpenOptions::default() };
-                let engine = open_slow_alone(rig, &io, options).await.unwrap();
-                for extent in 0..4 {
-                    expect(&io, &engine, extent * EXTENT_BYTES, EXTENT, 1).await;
-                }
-                engine.close().await.unwrap();
-            }
-        });
-        rig.simulation.poke(rig.slow, at, &[byte]);
-    }
 }
 
 #[test]
@@ -239,80 +113,6 @@ fn what_only_the_log_has_is_bounded_in_write_through() {
         // Half of the smallest log.
         assert!(most <= 2 * MIB, "{most}");
     });
-}
-
-#[test]
-fn a_new_fast_drive_makes_a_cache_of_a_lone_slow_one() {
-    let rig = rig(8, CacheMode::WriteThrough);
-    rig.session(|io, engine| async move {
-        for extent in 0..8 {
-            put(&io, &engine, extent * EXTENT_BYTES, EXTENT, 1).await;
-        }
-        engine.flush().await.unwrap();
-        promote(&io, &engine, 3).await;
-    });
-    rig.run(|io, _, _| {
-        let rig = &rig;
-        async move {
-            let engine = open_slow_alone(rig, &io, OpenOptions::default()).await.unwrap();
-            put(&io, &engine, EXTENT_BYTES, EXTENT, 2).await;
-            zero(&engine, 2 * EXTENT_BYTES, EXTENT_BYTES).await;
-            put(&io, &engine, 20 * EXTENT_BYTES, 4096, 2).await;
-            engine.close().await.unwrap();
-        }
-    });
-    // The old drive, as it was: everything on it is believed to be something else.
-    rig.run(|io, fast, slow| async move {
-        attach_cache(&io, &fast, &slow).await.unwrap();
-    });
-    for _ in 0..2 {
-        rig.session(|io, engine| async move {
-            assert!(!engine.status().alone);
-            expect(&io, &engine, 0, EXTENT, 1).await;
-            expect(&io, &engine, EXTENT_BYTES, EXTENT, 2).await;
-            expect_zeros(&io, &engine, 2 * EXTENT_BYTES, EXTENT).await;
-            expect(&io, &engine, 20 * EXTENT_BYTES, 4096, 2).await;
-            expect_zeros(&io, &engine, 20 * EXTENT_BYTES + 4096, 4096).await;
-            promote(&io, &engine, 3).await;
-            expect(&io, &engine, 3 * EXTENT_BYTES, EXTENT, 1).await;
-        });
-        rig.assert_sound();
-    }
-}
-
-#[test]
-fn a_volume_that_needs_its_fast_drive_is_not_given_an_empty_one() {
-    let back = rig(9, CacheMode::WriteBack);
-    let span = Rig::small(9);
-    span.create();
-    for rig in [back, span] {
-        rig.session(|io, engine| async move { put(&io, &engine, 0, EXTENT, 1).await });
-        let refused =
-            rig.run(
-                |io, fast, slow| async move { attach_cache(&io, &fast, &slow).await.unwrap_err() },
-            );
-        assert!(matches!(refused, Error::Unsuitable(_)), "{refused}");
-        rig.session(|io, engine| async move { expect(&io, &engine, 0, EXTENT, 1).await });
-    }
-}
-
-#[test]
-fn a_slow_drive_with_a_damaged_map_is_not_given_an_empty_fast_drive() {
-    let rig = rig(10, CacheMode::WriteThrough);
-    rig.session(|io, engine| async move { put(&io, &engine, 0, EXTENT, 1).await });
-    // Both copies of the first page; then the new drive would have all of it count as never written.
-    let at = [0, 1].map(|copy| MIB + copy * 4096 + 100);
-    let bytes = at.map(|at| rig.simulation.peek(rig.slow, at, 1)[0]);
-    for (at, byte) in at.into_iter().zip(bytes) {
-        rig.simulation.poke(rig.slow, at, &[byte ^ 4]);
-    }
-    let refused =
-        rig.run(|io, fast, slow| async move { attach_cache(&io, &fast, &slow).await.unwrap_err() });
-    assert!(matches!(refused, Error::Unsuitable(_)), "{refused}");
-    for (at, byte) in at.into_iter().zip(bytes) {
-        rig.simulation.poke(rig.slow, at, &[byte]);
-    }
-    rig.session(|io, engine| async move { expect(&io, &engine, 0, EXTENT, 1).await });
 }
 
 #[test]
@@ -440,7 +240,7 @@ fn dirty_copies_go_home_while_clients_rest_and_stay_as_clean_ones() {
         let rig = &rig;
         async move {
             let options = OpenOptions { degraded: true, ..OpenOptions::default() };
-            let engine = open_slow_alone(rig, &io, options).await.unwrap();
+            let engine = rig.open_slow_alone(&io, options).await.unwrap();
             assert_eq!(engine.lost_ranges(0, 40 * EXTENT_BYTES), []);
             expect(&io, &engine, 7 * EXTENT_BYTES, 4096, 121).await;
             expect(&io, &engine, 9 * EXTENT_BYTES, EXTENT, 1).await;
@@ -544,7 +344,7 @@ fn in_write_around_reads_fill_the_fast_drive_and_writes_leave_it() {
     rig.run(|io, _, _| {
         let rig = &rig;
         async move {
-            let engine = open_slow_alone(rig, &io, OpenOptions::default()).await.unwrap();
+            let engine = rig.open_slow_alone(&io, OpenOptions::default()).await.unwrap();
             assert_eq!(engine.status().cache_mode, Some(CacheMode::WriteAround));
             assert!(engine.status().alone && !engine.info().read_only);
             expect(&io, &engine, EXTENT_BYTES + 16384, 4096, 3).await;
@@ -603,7 +403,7 @@ fn blocks_that_leave_the_log_go_up_alone_and_are_where_they_are_said_to_be() {
         let rig = &rig;
         async move {
             let options = OpenOptions { degraded: true, ..OpenOptions::default() };
-            let engine = open_slow_alone(rig, &io, options).await.unwrap();
+            let engine = rig.open_slow_alone(&io, options).await.unwrap();
             let lost = engine.lost_ranges(0, 6 * EXTENT_BYTES);
             let bytes: u64 = lost.iter().map(|range| range.length).sum();
             assert_eq!((lost[0].at, bytes), (0, 4 * EXTENT_BYTES), "{lost:?}");
@@ -642,7 +442,7 @@ fn what_came_home_out_of_parts_the_slow_drive_vouches_for_after_a_while() {
         let rig = &rig;
         async move {
             let options = OpenOptions { degraded: true, ..OpenOptions::default() };
-            let engine = open_slow_alone(rig, &io, options).await.unwrap();
+            let engine = rig.open_slow_alone(&io, options).await.unwrap();
             assert_eq!(engine.lost_ranges(0, 20 * EXTENT_BYTES), []);
             for extent in 0..20 {
                 expect(&io, &engine, extent * EXTENT_BYTES, 4096, 2).await;
@@ -696,14 +496,7 @@ const EXTENTS_PER_PAGE: u64 = 504;
 fn in_write_through_a_flush_tells_the_slow_drive_of_holes_filled_though_more_are_filled_meanwhile()
 {
     let rig = Rig::sized(32, 64 * MIB, (PAGES + 1) * EXTENTS_PER_PAGE * EXTENT_BYTES, 4096);
-    rig.run(|io, fast, slow| async move {
-        let options = CreateOptions {
-            class: Class::Cache,
-            cache_mode: CacheMode::WriteThrough,
-            ..CreateOptions::new("test")
-        };
-        create(&io, &fast, &slow, options, &|_, _| ()).await.unwrap();
-    });
+    rig.create_cache(CacheMode::WriteThrough);
     let last = (PAGES - 1) * EXTENTS_PER_PAGE;
     rig.killed_session(|io, engine| async move {
         for page in 0..PAGES {
@@ -728,7 +521,7 @@ fn in_write_through_a_flush_tells_the_slow_drive_of_holes_filled_though_more_are
     rig.simulation
         .run(&io, async {
             let options = OpenOptions { degraded: true, ..OpenOptions::default() };
-            let engine = open_slow_alone(&rig, &io, options).await.unwrap();
+            let engine = rig.open_slow_alone(&io, options).await.unwrap();
             for page in 0..PAGES {
                 let at = page * EXTENTS_PER_PAGE * EXTENT_BYTES;
                 expect(&io, &engine, at, EXTENT, 1).await;

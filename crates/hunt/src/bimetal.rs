@@ -212,6 +212,24 @@ impl Subject for Widowed {
 /// A cache in write-through that is given a new fast drive at each opening, whatever that one held.
 pub struct Remarried;
 
+impl Remarried {
+    /// Opens both drives, as one does who does not know that the new one was being attached: that works, or
+    /// the words say what to do.
+    async fn try_both(&self, io: &Io, fast: &Device, slow: &Device) -> Result<(), String> {
+        match Bimetal.open(io, fast, slow).await {
+            Ok(volume) => Bimetal.close(volume).await,
+            Err(words)
+                if ["attach-cache", "no bimetal superblock"]
+                    .iter()
+                    .any(|it| words.contains(it)) =>
+            {
+                Ok(())
+            }
+            Err(words) => Err(words),
+        }
+    }
+}
+
 impl Subject for Remarried {
     type Volume = Engine;
 
@@ -220,6 +238,9 @@ impl Subject for Remarried {
     }
 
     async fn open(&self, io: &Io, fast: &Device, slow: &Device) -> Result<Engine, String> {
+        if io.random().is_multiple_of(2) {
+            self.try_both(io, fast, slow).await?;
+        }
         // Another drive than the one that was lost, or that very one.
         if io.random().is_multiple_of(2) {
             let blanked = fast.write_zeroes(0, fast.info().size_bytes).await;

@@ -130,7 +130,9 @@ pub(crate) fn haunts(canary: Canary) -> &'static [&'static str] {
             &["back: dirty copies leave, and cannot be read"]
         }
         Canary::AloneCopiesTogether => &["alone: holes"],
-        Canary::AttachKeepsCopies => &["a new fast drive: data, holes and copies"],
+        Canary::AttachKeepsCopies | Canary::AttachUntold => {
+            &["a new fast drive: data, holes and copies"]
+        }
         Canary::RingFreedBeforeSuperblock => &["a full log"],
         Canary::FlushBesideIgnored => &[BESIDE],
         Canary::DoubtFailureIgnored => &[REFUSES],

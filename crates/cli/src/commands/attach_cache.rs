@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use engine::{Class, CreateOptions, Geometry, Inspection, State, Superblock, Tier};
+use engine::{Inspection, State, Superblock, Tier};
 use io::units::human_bytes;
 use serde::Serialize;
 use uring::{Access, Kernel, KernelOptions};
@@ -127,18 +127,9 @@ fn slow_member(selection: &Selection) -> Result<Superblock, Failure> {
 
 /// Refuses a new drive with which the volume cannot be: what it holds is lost once it is prepared.
 fn verify_room(old: &Superblock, fast: &Candidate, slow: &Candidate) -> Result<(), Failure> {
-    let options = CreateOptions {
-        class: Class::Cache,
-        extent_bytes: old.geometry.extent_bytes,
-        ..CreateOptions::new(old.name.clone())
-    };
-    let planned = engine::plan(&fast.info(), &slow.info(), &options).map_err(Failure::usage)?;
-    let layouts = [planned.layouts[0], old.geometry.layouts[1]];
-    match (Geometry { layouts, ..old.geometry.clone() }).problem() {
-        Some(problem) => {
-            Err(Failure::usage(format!("{} does not do: {problem}", fast.path.display()))
-                .hint("give a larger drive"))
-        }
-        None => Ok(()),
-    }
+    let planned = engine::with_new_fast(old, &fast.info(), &slow.info());
+    planned.map(|_| ()).map_err(|error| {
+        Failure::usage(format!("{} does not do: {error}", fast.path.display()))
+            .hint("give a larger drive")
+    })
 }

@@ -3,9 +3,9 @@
 
 use std::future::Future;
 
-use engine::{CreateOptions, Engine, Error, OpenOptions, create};
-use io::units::{GIB, MIB};
-use io::{Device, Durability, Io, Volume, ZeroMode};
+use engine::{CacheMode, Class, CreateOptions, Engine, Error, Member, OpenOptions, create};
+use io::units::{GIB, MIB, SECOND_NS};
+use io::{Device, Durability, Io, Place, Volume, ZeroMode};
 use twin::{DriveId, DriveSpec, Simulation};
 
 /// Drives, and the seed's world around them.
@@ -47,6 +47,22 @@ impl Rig {
         self.run(|io, fast, slow| async move {
             create(&io, &fast, &slow, CreateOptions::new("test"), &|_, _| ()).await.unwrap();
         });
+    }
+
+    /// Makes a volume of class cache.
+    pub fn create_cache(&self, cache_mode: CacheMode) {
+        self.run(|io, fast, slow| async move {
+            let class = Class::Cache;
+            let options = CreateOptions { class, cache_mode, ..CreateOptions::new("test") };
+            create(&io, &fast, &slow, options, &|_, _| ()).await.unwrap();
+        });
+    }
+
+    /// Opens the volume with its slow drive, and no fast one.
+    pub async fn open_slow_alone(&self, io: &Io, options: OpenOptions) -> Result<Engine, Error> {
+        let gone = Member::Gone { path: "elsewhere".into(), why: "it is not there".into() };
+        let members = [gone, Member::Here(self.devices(io).1)];
+        Engine::open_members(io, members, options).await
     }
 
     pub fn open_error(&self) -> Error {
@@ -122,3 +138,14 @@ pub async fn zero(engine: &Engine, at: u64, length: u64) {
 
 pub const EXTENT: usize = 128 << 10;
 pub const LARGE: u64 = GIB;
+
+/// Reads an extent until it is worth a copy, and gives the volume time to make one.
+pub async fn promote(io: &Io, engine: &Engine, extent: u64) {
+    let at = extent * EXTENT as u64;
+    for round in 0..6 {
+        get(io, engine, at + round * 12_288, 4096).await;
+        io.sleep(SECOND_NS / 100).await;
+    }
+    io.sleep(2 * SECOND_NS).await;
+    assert_eq!(engine.places(at, EXTENT as u64, 9)[0].place, Place::Fast);
+}
