@@ -43,22 +43,17 @@ impl Cleaning {
         Cleaning { due_ns: now_ns + UNASKED_S * SECOND_NS, ..Cleaning::default() }
     }
 
-    /// The next extent of the round that is under way; `None`: it has come to the end.
-    pub fn next_in_round(&mut self, extents: u64) -> Option<ExtentId> {
-        if self.hand >= extents {
-            self.hand = 0;
-            return None;
-        }
-        self.hand += 1;
-        Some(ExtentId(self.hand - 1))
+    /// The next extent of the round that is under way; `None`: it has come to the end. `find` gives the first
+    /// one from a number on.
+    pub fn next_in_round(&mut self, find: impl Fn(u64) -> Option<ExtentId>) -> Option<ExtentId> {
+        let found = find(self.hand);
+        self.hand = found.map_or(0, |extent| extent.0 + 1);
+        found
     }
 
-    /// The next extent, round and round.
-    pub fn next(&mut self, extents: u64) -> ExtentId {
-        self.next_in_round(extents).unwrap_or_else(|| {
-            self.hand = 1;
-            ExtentId(0)
-        })
+    /// The next extent, round and round; `None`: there is none.
+    pub fn next(&mut self, find: impl Fn(u64) -> Option<ExtentId>) -> Option<ExtentId> {
+        self.next_in_round(&find).or_else(|| self.next_in_round(&find))
     }
 
     /// A batch went home, or could not.
@@ -122,15 +117,13 @@ pub(crate) fn offer(
         return;
     }
     let count = if state.cleaning.is_careful() { 1 } else { count };
-    let extents = state.map.extents();
     let mut taken = 0;
     while taken < count {
-        let Some(extent) = state.cleaning.next_in_round(extents) else { break };
+        let (cleaning, map) = (&mut state.cleaning, &state.map);
+        let next = cleaning.next_in_round(|from| map.next_on_fast_alone(from));
+        let Some(extent) = next else { break };
         let unasked = |ago_s: Option<u64>| ago_s.is_none_or(|ago_s| ago_s >= UNASKED_S);
-        if state.map.get(extent).is_on_fast_alone()
-            && unasked(state.placer.asked_s_ago(extent, now_ns))
-            && take(state, extent)
-        {
+        if unasked(state.placer.asked_s_ago(extent, now_ns)) && take(state, extent) {
             taken += 1;
         }
     }
@@ -146,10 +139,13 @@ mod tests {
     #[test]
     fn a_round_ends_and_a_homecoming_goes_round_and_round() {
         let mut cleaning = Cleaning::default();
-        let round: Vec<_> = std::iter::from_fn(|| cleaning.next_in_round(3)).collect();
-        assert_eq!(round, [0, 1, 2].map(ExtentId));
-        assert_eq!([(); 4].map(|()| cleaning.next(3).0), [0, 1, 2, 0]);
-        assert_eq!(cleaning.next_in_round(3), Some(ExtentId(1)), "where it was left");
+        let find = |from| [2, 3, 7].map(ExtentId).into_iter().find(|extent| extent.0 >= from);
+        let round: Vec<_> = std::iter::from_fn(|| cleaning.next_in_round(find)).collect();
+        assert_eq!(round, [2, 3, 7].map(ExtentId));
+        let next = [(); 4].map(|()| cleaning.next(find));
+        assert_eq!(next, [2, 3, 7, 2].map(|extent| Some(ExtentId(extent))));
+        assert_eq!(cleaning.next_in_round(find), Some(ExtentId(3)), "where it was left");
+        assert_eq!(cleaning.next(|_| None), None);
     }
 
     #[test]

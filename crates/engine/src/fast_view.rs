@@ -27,10 +27,13 @@ impl FastDrive for FastView<'_> {
         self.slots[Tier::Fast.index()].free().saturating_sub(self.taken)
     }
 
+    fn next_resident(&self, from: ExtentId) -> Option<ExtentId> {
+        self.map.next_on_fast(from.0)
+    }
+
     fn may_leave(&self, extent: ExtentId) -> bool {
         let mapping = self.map.get(extent);
-        let resident = mapping.home().is_some_and(|home| home.tier == Tier::Fast);
-        if !resident || self.wishes.of(extent) == Some(Wish::Pinned) {
+        if !mapping.is_on_fast() || self.wishes.of(extent) == Some(Wish::Pinned) {
             return false;
         }
         if mapping.moving() || mapping.in_log() || self.guards.home_written(extent) {

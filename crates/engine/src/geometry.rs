@@ -188,11 +188,11 @@ impl Geometry {
     }
 
     /// RAM for the map, heat and slot bitmaps when every extent is in use, in bytes: 11 bytes per
-    /// extent, one bit per slot, three bits per map page, and what is remembered of single extents,
+    /// extent, one bit per slot, four bytes and three bits per map page, and what is remembered of single extents,
     /// whatever the size. Untouched parts of a sparse volume cost address space only.
     pub fn map_memory_bytes(&self) -> u64 {
         let slots = self.layouts[0].slots + self.layouts[1].slots;
-        self.extents() * 11 + slots / 8 + self.map_pages() * 3 / 8 + REMEMBERED_BYTES
+        self.extents() * 11 + slots / 8 + self.map_pages() * 35 / 8 + REMEMBERED_BYTES
     }
 
     /// The most RAM that the log's index takes, in bytes, when every log block holds live data:

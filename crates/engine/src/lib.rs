@@ -47,6 +47,7 @@ pub mod marks;
 mod mover;
 mod opening;
 mod pace;
+mod page_counts;
 mod placer;
 mod quiet;
 mod read;

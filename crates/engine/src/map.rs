@@ -10,6 +10,7 @@ use std::ops::Range;
 
 use crate::address::{BLOCK_BYTES, ExtentId, Home, Lsn, Tier};
 use crate::format::map_page::{CLEAN, ENTRIES_PER_PAGE, EntryForm, PART, Part, Residence};
+use crate::page_counts::PageCounts;
 
 /// Some of the extent's blocks are in the log (or were: cleared when none is left).
 const IN_LOG: u64 = 1 << 59;
@@ -54,6 +55,11 @@ impl Mapping {
         part.zip(original)
     }
 
+    /// The extent lives on the fast drive, or some of it.
+    pub fn is_on_fast(self) -> bool {
+        self.home().is_some_and(|home| home.tier == Tier::Fast)
+    }
+
     /// The extent lives on the fast drive, and a slot of the slow drive has the same.
     pub fn is_clean(self) -> bool {
         self.raw & PART == CLEAN
@@ -61,7 +67,7 @@ impl Mapping {
 
     /// What the slow drive has of the extent, if anything, is not current, or not all of it.
     pub fn is_on_fast_alone(self) -> bool {
-        !self.is_clean() && self.home().is_some_and(|home| home.tier == Tier::Fast)
+        !self.is_clean() && self.is_on_fast()
     }
 
     /// What lives on the slow drive: the extent, or its clean copy's original.
@@ -98,6 +104,8 @@ pub(crate) struct Map {
     used: Vec<u64>,
     mapped: u64,
     on_fast_alone: u64,
+    on_fast_of_page: PageCounts,
+    on_fast_alone_of_page: PageCounts,
     in_part: u64,
     part_blocks: u64,
     clean: u64,
@@ -116,6 +124,8 @@ impl Map {
             used: vec![0; pages.div_ceil(64) as usize],
             mapped: 0,
             on_fast_alone: 0,
+            on_fast_of_page: PageCounts::new(pages),
+            on_fast_alone_of_page: PageCounts::new(pages),
             in_part: 0,
             part_blocks: 0,
             clean: 0,
@@ -195,10 +205,25 @@ impl Map {
         };
         count(&mut self.mapped, &is_mapped);
         count(&mut self.on_fast_alone, &Mapping::is_on_fast_alone);
+        let (was, is) = (before.is_on_fast(), after.is_on_fast());
+        self.on_fast_of_page.change(extent, was, is);
+        let (was, is) = (before.is_on_fast_alone(), after.is_on_fast_alone());
+        self.on_fast_alone_of_page.change(extent, was, is);
         count(&mut self.clean, &Mapping::is_clean);
         count(&mut self.in_part, &|mapping| mapping.part().is_some());
         let blocks = |mapping: Mapping| mapping.part().map_or(0, |(part, _)| part.count());
         self.part_blocks = self.part_blocks + blocks(after) - blocks(before);
+    }
+
+    /// The first extent from `from` on that is on the fast drive.
+    pub fn next_on_fast(&self, from: u64) -> Option<ExtentId> {
+        self.on_fast_of_page.next(from, self.extents(), |extent| self.get(extent).is_on_fast())
+    }
+
+    /// The first one from `from` on of which the slow drive has nothing that is current.
+    pub fn next_on_fast_alone(&self, from: u64) -> Option<ExtentId> {
+        let is = |extent| self.get(extent).is_on_fast_alone();
+        self.on_fast_alone_of_page.next(from, self.extents(), is)
     }
 
     fn entry(&mut self, extent: ExtentId) -> &mut u64 {
@@ -304,7 +329,10 @@ impl Map {
 
     /// Bytes of memory the map takes when all of it is touched.
     pub fn memory_bytes(&self) -> u64 {
-        (self.entries.len() * 8 + self.newer_copy.len() * 24 + self.dirty.len() * 16) as u64
+        let marks = self.newer_copy.len() * 24 + self.dirty.len() * 16;
+        let counts =
+            self.on_fast_of_page.memory_bytes() + self.on_fast_alone_of_page.memory_bytes();
+        (self.entries.len() * 8 + marks) as u64 + counts
     }
 }
 

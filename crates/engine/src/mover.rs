@@ -335,17 +335,16 @@ fn next_wished(state: &mut State, now_ns: u64) -> Option<(ExtentId, Wish)> {
     for range in state.wishes.ranges() {
         let is_elsewhere = |extent| match range.wish {
             Wish::Pinned => is_below(state, extent),
-            _ => state.map.get(extent).home().is_some_and(|home| home.tier == Tier::Fast),
+            _ => state.map.get(extent).is_on_fast(),
         };
         if matches!(range.wish, Wish::Hot | Wish::Stream) {
             continue;
         }
-        for extent in range.first.max(hand)..range.first + range.count {
-            if is_elsewhere(ExtentId(extent)) {
-                let wish = range.wish;
-                state.wish_hand.go_to(extent + 1);
-                return Some((ExtentId(extent), wish));
-            }
+        let end = range.first + range.count;
+        let mut extents = state.map.worth_a_look(range.first.max(hand)..end);
+        if let Some(extent) = extents.find(|extent| is_elsewhere(*extent)) {
+            state.wish_hand.go_to(extent.0 + 1);
+            return Some((extent, range.wish));
         }
     }
     state.wish_hand.end(now_ns);
@@ -519,10 +518,11 @@ pub(crate) async fn clean_some(shared: &Rc<Shared>) -> Result<bool, Error> {
 
 fn plan_cleaning(state: &mut State) -> Vec<Move> {
     let batch = (BATCH_BYTES / state.geometry.extent_bytes).max(1) as usize;
-    let extents = state.map.extents();
     let mut moves = Vec::new();
-    for _ in 0..extents {
-        let extent = state.cleaning.next(extents);
+    // Each once.
+    for _ in 0..state.map.on_fast_alone() {
+        let (cleaning, map) = (&mut state.cleaning, &state.map);
+        let Some(extent) = cleaning.next(|from| map.next_on_fast_alone(from)) else { break };
         push_cleaning(state, &mut moves, extent);
         if moves.len() == batch {
             break;

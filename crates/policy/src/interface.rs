@@ -85,6 +85,11 @@ pub trait FastDrive {
     /// Slots that an extent may take without another one leaving.
     fn free(&self) -> u64;
 
+    /// The first extent from `from` on that may live there: all are candidates where nobody knows better.
+    fn next_resident(&self, from: ExtentId) -> Option<ExtentId> {
+        Some(from)
+    }
+
     /// Whether the extent lives there, and could leave now.
     fn may_leave(&self, extent: ExtentId) -> bool;
 }
