@@ -594,6 +594,14 @@ impl Engine {
         verify::verify(&mut self.0.state.borrow_mut())
     }
 
+    /// Whether something that was acknowledged may be in this process's memory alone: in write-behind, and
+    /// where the slow drive goes on alone. Otherwise what has ended is on the drives, and a client that outlives
+    /// this process misses nothing.
+    pub fn keeps_in_memory(&self) -> bool {
+        let state = self.0.state.borrow();
+        state.behind.bytes_max() > 0 || !state.behind.is_empty() || state.is_alone()
+    }
+
     /// End of the log, for tests and reports: every change so far has a smaller LSN.
     pub fn log_end(&self) -> Lsn {
         self.0.state.borrow().log.end()

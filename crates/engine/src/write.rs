@@ -722,7 +722,7 @@ async fn settle(shared: &Shared, parts: &[Part]) -> Result<Option<Lsn>, Error> {
         let state = &mut *state;
         state.promised_blocks -= promised * u64::from(!canary!(RoomNotPromised));
         let pool = shared.io.pool();
-        let mut logged = false;
+        let mut data_logged = false;
         let mut bytes = 0;
         for Part { run, data, .. } in parts {
             match &run.target {
@@ -730,7 +730,7 @@ async fn settle(shared: &Shared, parts: &[Part]) -> Result<Option<Lsn>, Error> {
                     state.log.append_data(pool, BlockId(run.at / BLOCK_BYTES), data);
                     state.keep(run.at, data);
                     state.mark_logged(run.at, run.bytes as u64);
-                    logged = true;
+                    data_logged = true;
                 }
                 Target::Fresh { tier, extents, .. } => {
                     if *tier == Tier::Slow && !canary!(FreshOnSlowNotNoted) {
@@ -746,11 +746,13 @@ async fn settle(shared: &Shared, parts: &[Part]) -> Result<Option<Lsn>, Error> {
         }
         let alarm = state.note_client(shared.io.now_ns(), bytes);
         shared.raise(alarm);
-        logged.then(|| state.log.end())
+        let waits = data_logged || !canary!(FreshNotAwaited);
+        waits.then(|| state.log.end())
     };
     // Others may have waited for what was promised to this one.
     shared.wake_room();
-    // Slots alone are not waited for: their data is in place and the map says so; a flush waits.
+    // Also where slots alone were taken, whose data is in place: a client that outlives this process (of a block
+    // device, say) sees what it was told is written, and flushes no more than what it wrote to the next one.
     shared.log_work.wake_all();
     Ok(logged)
 }

@@ -18,6 +18,10 @@ impl Prey for Engine {
         self.status().drives[tier.index()].traffic.reads
     }
 
+    fn writes_behind(&self) -> bool {
+        self.keeps_in_memory()
+    }
+
     fn flush_mode(&self) -> FlushMode {
         self.status().flush_mode
     }

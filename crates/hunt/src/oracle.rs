@@ -87,6 +87,10 @@ pub struct Oracle {
     bytes_max: Option<u64>,
     /// As that was when the volume last fell, if it was not about to change.
     lost_bytes_max: Option<u64>,
+    /// What has ended may be in the memory of the process alone.
+    behind: bool,
+    /// Power has failed, and not all that it may have taken has been looked at.
+    uncertain: bool,
     /// A change of what flushes promise has begun, then, and not ended: either may hold, and the bound
     /// is kept no more.
     changing_since_ns: Option<u64>,
@@ -117,6 +121,8 @@ impl Default for Oracle {
             bound_ns: None,
             bytes_max: None,
             lost_bytes_max: None,
+            behind: true,
+            uncertain: false,
             changing_since_ns: None,
         }
     }
@@ -293,12 +299,27 @@ impl Oracle {
     pub fn cut(&mut self) {
         self.fall();
         self.ordered_until = self.durable_until;
+        self.uncertain = true;
+    }
+
+    /// All that a power cut may have taken has been looked at.
+    pub(crate) fn looked(&mut self) {
+        self.uncertain = false;
     }
 
     /// The process has died: as a cut, but the drives have what they were given, if power does not
-    /// fail before the volume is opened again.
+    /// fail before the volume is opened again. Its clients may live on, and know nothing of it: so
+    /// what has ended must be there, unless it may have been in memory alone.
     pub fn kill(&mut self) {
         self.fall();
+        if !self.behind && !self.uncertain {
+            self.ordered_until = self.tick;
+        }
+    }
+
+    /// Says whether what ends from now on may be in the memory of the process alone.
+    pub(crate) fn allow_behind(&mut self, behind: bool) {
+        self.behind = behind;
     }
 
     fn fall(&mut self) {

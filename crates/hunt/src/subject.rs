@@ -12,6 +12,11 @@ pub trait Prey: Volume + Clone {
         0
     }
 
+    /// Whether what has ended may be in its memory alone, so that it dies with the process.
+    fn writes_behind(&self) -> bool {
+        true
+    }
+
     /// What flushes promise.
     fn flush_mode(&self) -> FlushMode {
         FlushMode::Strict

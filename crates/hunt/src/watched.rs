@@ -244,6 +244,9 @@ impl<V: Prey> Watched<V> {
             let checked = self.oracle.borrow_mut().check_after_cut(start, &buf);
             checked.map_err(Trouble::Lie)?;
         }
+        if !patient {
+            self.oracle.borrow_mut().looked();
+        }
         Ok(())
     }
 
@@ -321,6 +324,7 @@ impl<V: Prey> Watched<V> {
         if outcome.is_ok() {
             // A refusal says nothing about what is durable by now.
             oracle.tell_time(self.io.now_ns());
+            oracle.allow_behind(self.volume.writes_behind());
         }
         oracle.end_write(write, outcome.is_ok());
         drop(oracle);
