@@ -395,3 +395,34 @@ fn tls_lets_in_who_has_the_key_and_nobody_else() {
     assert!(!info(&uri("wrong")).status.success(), "a wrong key is refused");
     assert!(server.stop().success());
 }
+
+#[test]
+fn a_copy_is_not_served_as_the_block_device_that_a_killed_server_left() {
+    let place = Place::new();
+    place.create("v", "64M", "128M");
+    for drive in ["fast", "slow"] {
+        fs::copy(place.path(&format!("v.{drive}")), place.path(&format!("copy.{drive}"))).unwrap();
+    }
+    let record = serde_json::json!({
+        "pid": 1,
+        "background": true,
+        "ready": true,
+        "fast": place.path("v.fast"),
+        "slow": place.path("v.slow"),
+        "uris": [],
+        "ublk": "/dev/null",
+    });
+    fs::create_dir_all(place.path("conf/run")).unwrap();
+    let record_path = place.path("conf/run/v.server");
+    let said = |drives: &str| {
+        fs::write(&record_path, record.to_string()).unwrap();
+        let (fast, slow) = (format!("{drives}.fast"), format!("{drives}.slow"));
+        // A door that cannot be opened: what is not refused fails, and serves nothing.
+        let nowhere = ["--ublk", "--nbd", "unix:/proc/nowhere/socket"];
+        place.bimetal(&[&["serve", "--fast", &fast, "--slow", &slow][..], &nowhere].concat())
+    };
+    said("copy").expect(4, &["/dev/null was left", "v.fast", "attach --ublk"]);
+    assert!(record_path.exists(), "it is refused the next time too");
+    let own = said("v");
+    assert!(own.code == 1 && !own.err.contains("was left"), "{own:?}");
+}

@@ -60,3 +60,20 @@ fn write_behind_is_set_at_rest_and_while_served_and_is_told() {
     assert_eq!(durability(&place)["behind_bytes_max"], 0);
     assert!(server.stop().success());
 }
+
+#[test]
+fn write_behind_and_doors_that_outlive_their_server_exclude_each_other() {
+    let place = Place::new();
+    place.create("v", "64M", "128M");
+    place.bimetal(&["set", "v", "write_behind=2M"]).expect(0, &[]);
+    let words = ["write_behind=2M", "never learn", "set v write_behind=off"];
+    for doors in [&["--vhost-user", "v.vhost"][..], &["--ublk"]] {
+        place.bimetal(&[&["serve", "v"][..], doors].concat()).expect(4, &words);
+    }
+    place.bimetal(&["set", "v", "write_behind=off"]).expect(0, &[]);
+    let server = place.serve(&["v", "--vhost-user", "v.vhost"]);
+    place.bimetal(&["set", "v", "write_behind=2M"]).expect(1, &["no write_behind", "vhost-user"]);
+    place.bimetal(&["set", "v", "write_behind=off"]).expect(0, &[]);
+    assert_eq!(durability(&place)["behind_bytes_max"], 0);
+    assert!(server.stop().success());
+}

@@ -9,11 +9,18 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
+use std::time::Duration;
 
 use io::{ErrorKind, IoError};
 use rustix::net::{AddressFamily, SocketType, sockopt};
 
 use crate::drive::failed;
+
+/// A peer that has vanished without a word is given up after two minutes: 60 seconds of silence,
+/// then six questions without an answer.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+const KEEPALIVE_PROBES: u32 = 6;
 
 /// Binds a unix socket.
 pub(crate) fn unix(path: &Path) -> Result<OwnedFd, IoError> {
@@ -89,7 +96,8 @@ fn check_stream_type(fd: &OwnedFd) -> Result<(), IoError> {
     }
 }
 
-/// Makes a TCP connection send at once, and gives its peer's address; `None` for others.
+/// Makes a TCP connection send at once and notice a peer that has vanished, and gives its peer's
+/// address; `None` for others.
 pub(crate) fn prepare_accepted(fd: &OwnedFd) -> Option<SocketAddr> {
     let family = sockopt::socket_domain(fd).ok()?;
     if family != AddressFamily::INET && family != AddressFamily::INET6 {
@@ -98,7 +106,15 @@ pub(crate) fn prepare_accepted(fd: &OwnedFd) -> Option<SocketAddr> {
     // Replies are whole messages, sent in one piece: waiting for more only delays them. A failure
     // means that the connection is gone, which the next operation on it reports.
     let _ = sockopt::set_tcp_nodelay(fd, true);
+    let _ = keep_alive(fd);
     rustix::net::getpeername(fd).ok()??.try_into().ok()
+}
+
+fn keep_alive(fd: &OwnedFd) -> rustix::io::Result<()> {
+    sockopt::set_tcp_keepidle(fd, KEEPALIVE_IDLE)?;
+    sockopt::set_tcp_keepintvl(fd, KEEPALIVE_INTERVAL)?;
+    sockopt::set_tcp_keepcnt(fd, KEEPALIVE_PROBES)?;
+    sockopt::set_socket_keepalive(fd, true)
 }
 
 /// Makes a socket blocking or not; see `ring` and `threads` for who needs what.
@@ -112,4 +128,24 @@ pub(crate) fn set_nonblocking(fd: &OwnedFd, nonblocking: bool) -> Result<(), IoE
     change().map_err(|e: rustix::io::Errno| {
         IoError::from_errno(e.raw_os_error(), "changing a socket's blocking mode")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpStream;
+
+    use super::*;
+
+    #[test]
+    fn a_tcp_peer_that_vanishes_is_noticed() {
+        let (listener, bound) = tcp("127.0.0.1:0".parse().unwrap()).unwrap();
+        let client = TcpStream::connect(bound).unwrap();
+        let (accepted, _) = TcpListener::from(listener).accept().unwrap();
+        let accepted = OwnedFd::from(accepted);
+        assert_eq!(prepare_accepted(&accepted), Some(client.local_addr().unwrap()));
+        assert!(sockopt::socket_keepalive(&accepted).unwrap());
+        assert_eq!(sockopt::tcp_keepidle(&accepted).unwrap(), KEEPALIVE_IDLE);
+        assert_eq!(sockopt::tcp_keepintvl(&accepted).unwrap(), KEEPALIVE_INTERVAL);
+        assert_eq!(sockopt::tcp_keepcnt(&accepted).unwrap(), KEEPALIVE_PROBES);
+    }
 }

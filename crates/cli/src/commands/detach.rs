@@ -49,33 +49,7 @@ pub fn run(arguments: &DetachArguments, settings: &Settings) -> Outcome {
     let selection = arguments.volume.select(settings)?;
     let name = &selection.name;
     let detached = match ServerRecord::serving(settings, &selection)? {
-        Some(server) => {
-            let devices = match &server.fuse_file {
-                Some(file) => detach_devices(file)?,
-                None => Vec::new(),
-            };
-            if let Some(device) = &server.ublk
-                && ublk::is_claimed(device)
-            {
-                let device = device.display();
-                return Err(Failure::refused(format!("{device} is mounted or otherwise in use"))
-                    .hint(format!("'findmnt {device}' and 'lsblk {device}' show by whom")));
-            }
-            if server.background {
-                stop_server(settings, name)?;
-                remove_mount_dir(settings, name);
-                if !server.read_only && !is_closed(&selection) {
-                    return Err(not_closed(settings, name));
-                }
-            } else if devices.is_empty() {
-                return Err(Failure::refused(format!(
-                    "volume '{name}' is not attached: it is served by {server}"
-                ))
-                .hint(format!("end that process: kill {}", server.pid)));
-            }
-            let devices = devices.into_iter().chain(server.ublk).collect();
-            Detached { name: name.to_string(), devices, stopped: server.background, cleared: false }
-        }
+        Some(server) => detach_served(settings, &selection, &server)?,
         None => {
             let Some(devices) = clear_remains(settings, name)? else {
                 let not_attached = Failure::failed(format!("volume '{name}' is not attached"));
@@ -105,6 +79,58 @@ pub fn run(arguments: &DetachArguments, settings: &Settings) -> Outcome {
         text
     })?;
     Ok(Exit::Done)
+}
+
+/// Takes the devices of a running server away, and ends it if `attach` has started it.
+fn detach_served(
+    settings: &Settings,
+    selection: &Selection,
+    server: &ServerRecord,
+) -> Result<Detached, Failure> {
+    let name = &selection.name;
+    // Before anything is taken away: what is refused must change nothing.
+    if let Some(device) = server.ublk.as_ref().filter(|device| ublk::is_claimed(device)) {
+        let device = device.display();
+        return Err(Failure::refused(format!("{device} is mounted or otherwise in use"))
+            .hint(format!("'findmnt {device}' and 'lsblk {device}' show by whom")));
+    }
+    let mut devices = match &server.fuse_file {
+        Some(file) => detach_devices(file)?,
+        None => Vec::new(),
+    };
+    if server.background {
+        stop_server(settings, name)?;
+        remove_mount_dir(settings, name);
+        if !server.read_only && !is_closed(selection) {
+            return Err(not_closed(settings, name));
+        }
+        if let Some(device) = &server.ublk {
+            verify_gone(device, name)?;
+            devices.push(device.clone());
+        }
+    } else if devices.is_empty() {
+        return Err(Failure::refused(format!(
+            "volume '{name}' is not attached: it is served by {server}"
+        ))
+        .hint(format!("end that process: kill {}", server.pid)));
+    }
+    Ok(Detached { name: name.to_string(), devices, stopped: server.background, cleared: false })
+}
+
+/// Somebody may have begun to use a ublk device while its server was ending: then it waits for the
+/// next server.
+fn verify_gone(device: &Path, name: &VolumeName) -> Result<(), Failure> {
+    if !device.exists() {
+        return Ok(());
+    }
+    let device = device.display();
+    Err(Failure::failed(format!(
+        "{device} stays and waits for a server, although volume '{name}' is closed"
+    ))
+    .hint(format!(
+        "'findmnt {device}' and 'lsblk {device}' show who uses it; 'bimetal attach {name} --ublk' \
+         takes it over"
+    )))
 }
 
 /// Whether both drives say that the volume was closed in order, or the slow one of a cache that went on
@@ -179,4 +205,21 @@ pub fn clear_remains(
 /// Ours alone, and empty when nothing is mounted on it: `rmdir` refuses anything else.
 fn remove_mount_dir(settings: &Settings, name: &VolumeName) {
     let _ = std::fs::remove_dir(settings.mount_dir(name));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_that_is_still_there_is_not_told_as_gone() {
+        let dir = tempfile::tempdir().unwrap();
+        let name = "vol0".parse().unwrap();
+        let device = dir.path().join("ublkb0");
+        verify_gone(&device, &name).unwrap();
+        std::fs::write(&device, "").unwrap();
+        let failure = verify_gone(&device, &name).unwrap_err();
+        assert_eq!(failure.exit, Exit::Failed);
+        assert!(failure.message.contains("ublkb0 stays"), "{failure}");
+    }
 }

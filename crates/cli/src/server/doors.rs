@@ -118,6 +118,11 @@ impl DoorOptions {
         self.nbd.is_empty() && self.fuse.is_none() && self.vhost_user.is_none() && !self.ublk
     }
 
+    /// Whether there are doors whose users go on with the next server, as if nothing had happened.
+    pub fn outlive_server(&self) -> bool {
+        self.vhost_user.is_some() || self.ublk
+    }
+
     /// Refuses what would offer the volume to the network unprotected.
     pub fn verify(&self) -> Result<(), Failure> {
         for address in &self.nbd {
@@ -287,6 +292,11 @@ impl Doors {
     /// The block device.
     pub fn ublk(&self) -> Option<PathBuf> {
         self.ublk.as_ref().map(|door| door.path().to_owned())
+    }
+
+    /// Whether there are doors whose users go on with the next server.
+    pub fn outlive_server(&self) -> bool {
+        self.vhost_user.is_some() || self.ublk.is_some()
     }
 
     /// Reads of the block device without a copy; `None` where there are none such.

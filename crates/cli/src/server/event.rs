@@ -18,8 +18,11 @@ const EVENTS_MAX: usize = 1024;
 /// Something happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// SIGTERM, SIGINT or SIGHUP arrived, or the control socket said stop.
+    /// SIGTERM, SIGINT or SIGHUP arrived, or the control socket said stop. Coming again it says
+    /// nothing new.
     Stop,
+    /// SIGTERM or SIGINT arrived once more: whoever sends it does not want to wait.
+    StopAtOnce,
     /// The command given with `--run` has ended, with this exit code.
     CommandEnded(u8),
 }
@@ -38,8 +41,9 @@ impl Events {
             .map_err(|error| Failure::failed(format!("cannot listen for signals: {error}")))?;
         let from_signals = sender.clone();
         spawn("signals", move || {
-            for _ in signals.forever() {
-                if from_signals.send(Event::Stop).is_err() {
+            let mut asked = false;
+            for signal in signals.forever() {
+                if from_signals.send(meaning(signal, &mut asked)).is_err() {
                     return;
                 }
             }
@@ -69,6 +73,18 @@ impl Events {
     }
 }
 
+/// What a signal asks for; `asked` is whether somebody has asked before.
+fn meaning(signal: i32, asked: &mut bool) -> Event {
+    // A terminal that closes sends it, perhaps beside others: nobody has asked twice.
+    if signal == SIGHUP {
+        return Event::Stop;
+    }
+    match std::mem::replace(asked, true) {
+        false => Event::Stop,
+        true => Event::StopAtOnce,
+    }
+}
+
 fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
     thread::Builder::new()
         .name(name.to_owned())
@@ -82,4 +98,18 @@ fn exit_code(status: std::process::ExitStatus) -> u8 {
     use std::os::unix::process::ExitStatusExt;
     let code = status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(1);
     u8::try_from(code).unwrap_or(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_second_order_by_hand_stops_at_once() {
+        let mut asked = false;
+        let signals = [SIGHUP, SIGTERM, SIGHUP, SIGINT, SIGHUP, SIGTERM];
+        let events = signals.map(|signal| meaning(signal, &mut asked));
+        let (stop, at_once) = (Event::Stop, Event::StopAtOnce);
+        assert_eq!(events, [stop, stop, stop, at_once, stop, at_once]);
+    }
 }

@@ -2,9 +2,9 @@
 //!
 //! * One server per volume: a lock file says who ([`ServerLock`]), and the drives are locked too.
 //! * Ready means that recovery is over and every door answers.
-//! * The first signal closes in order: requests under way end, the file is unmounted (waiting for
-//!   whoever uses it), the volume is closed. The second ends at once: the next server then replays
-//!   the log, and nothing that was flushed is lost.
+//! * The first signal, or an order to stop, closes in order: the file is unmounted (waiting for
+//!   whoever uses it), requests under way end, the volume is closed. A second SIGTERM or SIGINT ends
+//!   at once: the next server then replays the log, and nothing that was flushed is lost.
 
 mod doors;
 mod event;
@@ -100,6 +100,10 @@ impl Ready {
 pub fn serve(settings: &Settings, selection: &Selection, options: &ServeOptions) -> Outcome {
     options.doors.verify()?;
     settings.verify_socket_paths(&selection.name)?;
+    if options.doors.ublk {
+        // Before the lock is taken: it then says who we are, and no more who was here before.
+        ServerRecord::verify_device(settings, selection)?;
+    }
     let mut lock = ServerLock::take(settings, &selection.name)?;
     let mut record = ServerRecord {
         pid: std::process::id(),
@@ -204,6 +208,10 @@ impl Server {
         {
             engine.close().await.map_err(Failure::failed)?;
             return Err(Failure::failed(error));
+        }
+        if let Err(failure) = verify_durability(&engine, &options.doors, &selection.name) {
+            engine.close().await.map_err(Failure::failed)?;
+            return Err(failure);
         }
         let volume = Rc::new(Metered::new(io.clone(), Rc::new(engine.clone())));
         let mut door_options = options.doors.clone();
@@ -352,6 +360,10 @@ impl Server {
                     .iter()
                     .find_map(|name| TuningChange::parse(name, given(name)?));
                 match tuning {
+                    Some(Ok(TuningChange::Behind(Some(_)))) if self.doors.outlive_server() => {
+                        let why = format!("no write_behind while {BEHIND_REFUSED}");
+                        return ControlReply::failed("refused", why);
+                    }
                     Some(Ok(change)) => self.engine.tune(change).await,
                     Some(Err(refusal)) => return ControlReply::failed("bad_setting", refusal),
                     None => return ControlReply::failed("bad_setting", "no such setting"),
@@ -471,32 +483,40 @@ impl Server {
         loop {
             match events.next().await {
                 Event::CommandEnded(code) => return Ok(Exit::from_number(code)),
-                Event::Stop => match command_pid.take() {
+                Event::Stop if options.run.is_none() => return Ok(self.exit()),
+                Event::Stop => {
                     // It is told to end too, and its end is ours.
-                    Some(pid) => terminate(pid),
-                    None if self.engine.status().loss.is_some() || self.engine.status().alone => {
-                        return Ok(Exit::Degraded);
+                    if let Some(pid) = command_pid.take() {
+                        terminate(pid);
                     }
-                    None => return Ok(Exit::Done),
-                },
+                }
+                Event::StopAtOnce => return Ok(self.exit()),
             }
         }
+    }
+
+    /// How a server ends that was told to.
+    fn exit(&self) -> Exit {
+        let status = self.engine.status();
+        if status.loss.is_some() || status.alone { Exit::Degraded } else { Exit::Done }
     }
 
     fn size_text(&self) -> String {
         self.volume.info().size_bytes.to_string()
     }
 
-    /// Closes everything in order. A further [`Event::Stop`] ends the waiting.
+    /// Closes everything in order. [`Event::StopAtOnce`] ends the waiting.
     async fn close(&self, events: &mut Events, selection: &Selection) -> Result<(), Failure> {
         let _ = sd_notify::notify(&[NotifyState::Stopping]);
         let closing = async {
+            // First: whoever keeps the file busy may do so for ever, and the users of the other
+            // doors need not stand still meanwhile.
+            self.close_fuse_when_unused(selection).await;
             self.doors.close_nbd().await;
             self.doors.close_vhost_user().await;
             self.doors.close_ublk().await;
-            self.close_fuse_when_unused(selection).await;
         };
-        let stopped = async { while events.next().await != Event::Stop {} };
+        let stopped = async { while events.next().await != Event::StopAtOnce {} };
         let quick = first_of(closing, stopped).await == First::Other;
         if quick {
             eprintln!("bimetal: stopping at once; the next start replays the log");
@@ -514,12 +534,34 @@ impl Server {
             if !said {
                 let name = &selection.name;
                 eprintln!("bimetal: waiting to stop serving '{name}': {failure}");
-                eprintln!("bimetal: a second signal stops at once, and its users get errors");
+                eprintln!(
+                    "bimetal: a second SIGTERM or SIGINT stops at once, and its users get errors"
+                );
                 said = true;
             }
             self.io.sleep(BUSY_PAUSE_NS).await;
         }
     }
+}
+
+/// Why writes acknowledged from memory do not go with some doors.
+const BEHIND_REFUSED: &str = "the volume is served through ublk or vhost-user: their users go on with \
+    the next server after this one was killed, and would never learn that writes acknowledged from \
+    memory are lost";
+
+/// Refuses doors whose users would lose acknowledged writes with the server and not notice.
+fn verify_durability(
+    engine: &Engine,
+    doors: &DoorOptions,
+    name: &VolumeName,
+) -> Result<(), Failure> {
+    let behind = engine.status().policy.tuning.behind_bytes.filter(|_| !engine.info().read_only);
+    let Some(bytes) = behind.filter(|_| doors.outlive_server()) else { return Ok(()) };
+    let size = human_bytes(bytes);
+    Err(Failure::refused(format!(
+        "volume '{name}' has write_behind={size}, which is not possible while {BEHIND_REFUSED}"
+    ))
+    .hint(format!("'bimetal set {name} write_behind=off' first; or serve it through other doors")))
 }
 
 /// Why the volume was not opened, and what would override.

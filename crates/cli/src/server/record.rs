@@ -11,11 +11,13 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use engine::Inspection;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::{Failure, OnPath};
+use crate::members;
 use crate::selection::Selection;
 use crate::settings::Settings;
 use crate::volume_name::VolumeName;
@@ -82,9 +84,7 @@ impl ServerRecord {
     ) -> Result<Option<ServerRecord>, Failure> {
         let Some(server) = ServerRecord::alive(settings, &selection.name)? else { return Ok(None) };
         // Between taking the lock and writing the record nothing is said of drives.
-        if server.fast.as_os_str().is_empty()
-            || is_same(&server.fast, &selection.fast) && is_same(&server.slow, &selection.slow)
-        {
+        if server.fast.as_os_str().is_empty() || server.is_of(selection) {
             return Ok(Some(server));
         }
         let (fast, slow) = (server.fast.display(), server.slow.display());
@@ -104,6 +104,45 @@ impl ServerRecord {
     /// The last record, also when its server is gone: tells what a killed one left behind.
     pub fn last(settings: &Settings, name: &VolumeName) -> Option<ServerRecord> {
         serde_json::from_str(&fs::read_to_string(settings.server_file(name)).ok()?).ok()
+    }
+
+    /// Refuses drives whose block device a killed server has left, but of the drives that these are
+    /// copies of: both have one identity, and whoever uses the device would go on with the copies.
+    pub fn verify_device(settings: &Settings, selection: &Selection) -> Result<(), Failure> {
+        if ServerRecord::is_alive(settings, &selection.name)? {
+            return Ok(());
+        }
+        let last = ServerRecord::last(settings, &selection.name);
+        let Some(last) = last.filter(|last| !last.is_of(selection)) else { return Ok(()) };
+        let Some(device) = last.ublk.as_ref().filter(|device| device.exists()) else {
+            return Ok(());
+        };
+        let selected = selection.clone().identified()?;
+        let is_original = |path: &Path| match members::read(path) {
+            Ok(Inspection::Member(superblock)) => selected.owns(&superblock),
+            _ => false,
+        };
+        if !is_original(&last.fast) && !is_original(&last.slow) {
+            return Ok(());
+        }
+        let device = device.display();
+        let (fast, slow) = (last.fast.display(), last.slow.display());
+        Err(Failure::refused(format!(
+            "{device} was left by a server of '{}' on other drives, {fast} and {slow}: its users must \
+             not go on with {} and {}",
+            selection.name,
+            selection.fast.display(),
+            selection.slow.display()
+        ))
+        .hint(format!(
+            "'bimetal attach --ublk --fast {fast} --slow {slow}' takes the device over; unmount it and \
+             'bimetal detach --fast {fast} --slow {slow}', then serve these"
+        )))
+    }
+
+    /// Whether it served the selected drives.
+    fn is_of(&self, selection: &Selection) -> bool {
+        is_same(&self.fast, &selection.fast) && is_same(&self.slow, &selection.slow)
     }
 
     /// Whether a server of volume `name` is running.

@@ -107,12 +107,12 @@ impl UblkDoor {
         match UblkDoor::serve(io, volume, device, recovered).await {
             Ok(crowd) => {
                 let path = PathBuf::from(format!("/dev/ublkb{id}"));
-                aside({
-                    let path = path.clone();
-                    move || await_path(&path)
-                })
-                .await?;
-                Ok(UblkDoor { id, path, recovered, crowd })
+                let door = UblkDoor { id, path: path.clone(), recovered, crowd };
+                if let Err(error) = aside(move || await_path(&path)).await {
+                    door.give_up().await?;
+                    return Err(error);
+                }
+                Ok(door)
             }
             // One that was left stays, with whoever uses it.
             Err(error) if recovered => Err(error),
@@ -178,15 +178,29 @@ impl UblkDoor {
     /// # Errors
     /// The kernel does not let go of it.
     pub async fn shutdown(&self) -> Result<Ended, IoError> {
-        let (id, path) = (self.id, self.path.clone());
+        let path = self.path.clone();
         if aside(move || Ok(is_claimed(&path))).await? {
             self.crowd.leave().await;
             return Ok(Ended::Left);
         }
+        self.take_away().await?;
+        Ok(Ended::Removed)
+    }
+
+    /// Undoes the opening: one that was left stays, with whoever uses it.
+    async fn give_up(&self) -> Result<(), IoError> {
+        if self.recovered {
+            self.crowd.leave().await;
+            return Ok(());
+        }
+        self.take_away().await
+    }
+
+    async fn take_away(&self) -> Result<(), IoError> {
+        let id = self.id;
         aside(move || Control::open()?.stop(id)).await?;
         self.crowd.ended().await;
-        aside(move || Control::open()?.delete(id)).await?;
-        Ok(Ended::Removed)
+        aside(move || Control::open()?.delete(id)).await
     }
 }
 

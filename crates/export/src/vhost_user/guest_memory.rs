@@ -15,6 +15,10 @@ use vm_memory::{FileOffset, GuestAddress, GuestMemoryMmap, GuestRegionMmap, Mmap
 /// Guest memory by guest addresses.
 pub(super) type GuestMemory = GuestMemoryMmap<()>;
 
+/// Guests have memory in pages. Regions of other sizes could tear what is read in one piece, such
+/// as the entries of a ring.
+const PAGE_BYTES: u64 = 4096;
+
 /// Most regions of a guest's memory. QEMU has one or two, and one for each plugged in.
 pub(super) const REGIONS_MAX: usize = 64;
 
@@ -96,6 +100,9 @@ impl MemoryTable {
 }
 
 fn map(region: Region, file: File) -> Result<GuestRegionMmap<()>, IoError> {
+    if !(region.guest_at | region.length).is_multiple_of(PAGE_BYTES) {
+        return Err(refused(region, &"it is not made of whole pages"));
+    }
     let overflows = region.guest_at.checked_add(region.length).is_none()
         || region.front_end_at.checked_add(region.length).is_none();
     let metadata = file.metadata().map_err(|e| refused(region, &e))?;
@@ -153,11 +160,18 @@ mod tests {
     fn what_the_file_does_not_have_is_not_mapped() {
         assert!(MemoryTable::new([(region(0, 8192), file(4096))]).is_err());
         assert!(MemoryTable::new([(region(0, 0), file(4096))]).is_err());
-        let beyond = Region { guest_at: u64::MAX - 100, ..region(0, 4096) };
-        assert!(MemoryTable::new([(beyond, file(4096))]).is_err());
+        let beyond = Region { guest_at: u64::MAX - 4095, ..region(0, 8192) };
+        assert!(MemoryTable::new([(beyond, file(8192))]).is_err());
         let overlapping = [(region(0, 8192), file(8192)), (region(4096, 8192), file(8192))];
         assert!(MemoryTable::new(overlapping).is_err());
         let odd = Region { file_at: 100, ..region(0, 4096) };
         assert!(MemoryTable::new([(odd, file(8192))]).is_err(), "not a page of the file");
+    }
+
+    #[test]
+    fn a_region_that_is_not_made_of_whole_pages_is_refused() {
+        assert!(MemoryTable::new([(region(0, 0x1001), file(8192))]).is_err());
+        assert!(MemoryTable::new([(region(0x1001, 4096), file(8192))]).is_err());
+        assert!(MemoryTable::new([(region(0x1000, 4096), file(8192))]).is_ok());
     }
 }

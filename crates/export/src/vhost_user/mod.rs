@@ -38,7 +38,7 @@ use vhost::vhost_user::{BackendReqHandler, Error};
 
 use crate::control::bind_as;
 use protocol::IDENTITY_BYTES;
-use queue::{Change, Events, Reins, Server};
+use queue::{Budget, Change, Events, Reins, Server};
 use session::{Fds, Offer, Order, Outcome, Session};
 
 /// Orders that wait for the executor. A session gives one at a time.
@@ -80,6 +80,8 @@ struct Line {
 struct State {
     closing: Cell<bool>,
     queues: RefCell<BTreeMap<u16, Rc<Reins>>>,
+    /// Shared by all queues.
+    budget: Rc<Budget>,
     /// The listening thread has ended, and all its orders are carried out.
     ended: Cell<bool>,
     changed: WaitList,
@@ -271,7 +273,8 @@ impl<V: Volume> Desk<V> {
             error: fds.error.map(adopt).transpose()?,
         };
         let (io, volume) = (self.io.clone(), self.volume.clone());
-        let (server, reins) = Server::new(io, volume, self.identity, layout, events)
+        let budget = self.state.budget.clone();
+        let (server, reins) = Server::new(io, volume, self.identity, layout, events, budget)
             .map_err(|why| format!("queue {index}: {why}"))?;
         reins.change(Change::Enabled(enabled));
         self.state.queues.borrow_mut().insert(index, reins);

@@ -4,8 +4,8 @@
 //! guest once, take everything that is available and begin it at once, wait for a kick. Requests
 //! run side by side and are answered as they end.
 //!
-//! * At most as many requests are under way as the queue has places, and at most
-//!   [`BYTES_MAX`] bytes of them; what is beyond stays in the queue's memory.
+//! * At most as many requests are under way as the queue has places, and none begins while all
+//!   queues together have [`BYTES_MAX`] bytes under way; it stays in the queue's memory.
 //! * Calls into the volume are never abandoned: a queue that is to stop first ends what it took.
 //! * A guest that breaks the rules breaks its queue: nothing more is taken from it or told it.
 
@@ -33,8 +33,32 @@ use super::protocol::{IDENTITY_BYTES, QUEUE_SIZE_MAX, Status};
 use super::request::{Asked, HEADER_BYTES, Spot};
 use crate::nbd::crew::{Crew, Deed, Done, Job, Ticket};
 
-/// Bytes of requests of one queue under way: 64 of the largest a guest makes by itself.
+/// Bytes of requests of all queues under way: 64 of the largest a guest makes by itself.
 const BYTES_MAX: u64 = 64 << 20;
+
+/// What all queues of a door have under way together. A guest chooses how many queues it has: what
+/// it can hold of our memory must not grow with them.
+#[derive(Default)]
+pub(super) struct Budget {
+    bytes: Cell<u64>,
+    /// Woken whenever bytes are given back.
+    freed: WaitList,
+}
+
+impl Budget {
+    fn has_room(&self) -> bool {
+        self.bytes.get() < BYTES_MAX
+    }
+
+    fn take(&self, bytes: u64) {
+        self.bytes.set(self.bytes.get() + bytes);
+    }
+
+    fn give_back(&self, bytes: u64) {
+        self.bytes.set(self.bytes.get() - bytes);
+        self.freed.wake_all();
+    }
+}
 
 /// How a queue is laid out and agreed upon.
 pub(super) struct Layout {
@@ -101,7 +125,7 @@ struct Entry {
     chain: Chain,
     /// Where a read begins on the volume, in bytes.
     at: u64,
-    /// What it counts for [`BYTES_MAX`].
+    /// What it counts for the [`Budget`].
     bytes: u64,
     parts_left: u32,
     status: Option<Status>,
@@ -128,6 +152,8 @@ pub(super) struct Server<V> {
     enabled: bool,
     stopping: bool,
     broken: Option<String>,
+    /// The rings lie in the guest's memory, as it is now.
+    rings_valid: bool,
     /// The available ring is to be looked at.
     look: bool,
     /// Taken from the ring and not begun.
@@ -137,7 +163,8 @@ pub(super) struct Server<V> {
     /// Jobs that wait for a free member.
     backlog: VecDeque<Job>,
     under_way: usize,
-    bytes: u64,
+    budget: Rc<Budget>,
+    budget_place: Option<WaitPlace>,
     /// Ended, and not yet in the used ring: head and bytes written.
     finished: Vec<(u16, u32)>,
     /// Kept for its allocation.
@@ -159,6 +186,7 @@ impl<V: Volume> Server<V> {
         identity: [u8; IDENTITY_BYTES],
         layout: Layout,
         events: Events,
+        budget: Rc<Budget>,
     ) -> Result<(Server<V>, Rc<Reins>), String> {
         let memory = layout.memory;
         let mut queue = Queue::new(QUEUE_SIZE_MAX).expect("a power of two");
@@ -213,13 +241,15 @@ impl<V: Volume> Server<V> {
             enabled: false,
             stopping: false,
             broken: None,
+            rings_valid: true,
             // A kick may have come to who was here before us.
             look: true,
             taken,
             entries,
             backlog: VecDeque::new(),
             under_way: 0,
-            bytes: 0,
+            budget,
+            budget_place: None,
             finished: Vec::new(),
             done: Vec::new(),
         };
@@ -254,7 +284,7 @@ impl<V: Volume> Server<V> {
             self.look |= moved;
             moved |= self.poll_kick(context);
             moved |= self.gather();
-            moved |= self.begin_taken();
+            moved |= self.begin_taken(context);
             self.publish();
             self.poll_raise(context);
             if self.is_over() {
@@ -285,7 +315,12 @@ impl<V: Volume> Server<V> {
                     // What was put into the ring meanwhile may have been told to nobody.
                     self.raise_again = true;
                 }
-                Some(Change::Memory(memory)) => self.memory = memory,
+                Some(Change::Memory(memory)) => {
+                    // A front-end may take a region away and give it again: the queue is broken
+                    // only if it is used in between.
+                    self.rings_valid = self.queue.is_valid(&*memory);
+                    self.memory = memory;
+                }
                 Some(Change::Stop) => {
                     self.stopping = true;
                     self.events.kick.shutdown();
@@ -340,14 +375,12 @@ impl<V: Volume> Server<V> {
 
     /// True when more has come meanwhile.
     fn gather_once(&mut self) -> Result<bool, Malformed> {
+        if !self.rings_valid {
+            return Err(Malformed::Queue);
+        }
         let memory = &*self.memory;
         self.queue.disable_notification(memory).map_err(|_| Malformed::Queue)?;
-        let heads = self.queue.iter(memory).map_err(|error| match error {
-            virtio_queue::Error::InvalidAvailRingIndex => Malformed::Available,
-            _ => Malformed::Queue,
-        })?;
-        for chain in heads {
-            let head = chain.head_index();
+        each_head(&mut self.queue, memory, |head| {
             let entry = self
                 .entries
                 .get_mut(usize::from(head))
@@ -359,15 +392,20 @@ impl<V: Volume> Server<V> {
                 in_flight.take(head);
             }
             self.taken.push_back(head);
-        }
+            Ok(())
+        })?;
         self.queue.enable_notification(memory).map_err(|_| Malformed::Queue)
     }
 
     /// Begins what was taken, as far as there is room.
-    fn begin_taken(&mut self) -> bool {
+    fn begin_taken(&mut self, context: &Context<'_>) -> bool {
         let mut moved = false;
         let may = self.enabled || self.stopping;
-        while may && self.bytes < BYTES_MAX && self.broken.is_none() {
+        while may && self.broken.is_none() && !self.taken.is_empty() {
+            if !self.budget.has_room() {
+                self.budget.freed.register(&mut self.budget_place, context);
+                break;
+            }
             let Some(head) = self.taken.pop_front() else { break };
             moved = true;
             if let Err(malformed) = self.begin(head) {
@@ -384,7 +422,7 @@ impl<V: Volume> Server<V> {
         entry.bytes = entry.chain.readable.bytes() + entry.chain.writable.bytes();
         entry.status = None;
         entry.written = 0;
-        self.bytes += entry.bytes;
+        self.budget.take(entry.bytes);
         self.under_way += 1;
         // One more than there are parts, so that none ends it before all have begun.
         entry.parts_left = 1;
@@ -515,7 +553,7 @@ impl<V: Volume> Server<V> {
         let told = entry.chain.writable.write(&self.memory, place, &[status]).is_ok();
         let written = if told { entry.written + 1 } else { 0 };
         entry.busy = false;
-        self.bytes -= entry.bytes;
+        self.budget.give_back(entry.bytes);
         self.under_way -= 1;
         self.finished.push((head, written as u32));
     }
@@ -578,6 +616,29 @@ impl<V: Volume> Server<V> {
     }
 }
 
+/// Takes the heads that are available out of the ring.
+fn each_head(
+    queue: &mut Queue,
+    memory: &GuestMemory,
+    mut take: impl FnMut(u16) -> Result<(), Malformed>,
+) -> Result<(), Malformed> {
+    let before = Wrapping(queue.next_avail());
+    let index = queue.avail_idx(memory, Ordering::Acquire).map_err(|_| Malformed::Queue)?;
+    let heads = queue.iter(memory).map_err(|error| match error {
+        virtio_queue::Error::InvalidAvailRingIndex => Malformed::Available,
+        _ => Malformed::Queue,
+    })?;
+    for chain in heads {
+        take(chain.head_index())?;
+    }
+    // It stops where it cannot read the ring, as if nothing more were there: looking again and
+    // again would then never end.
+    if Wrapping(queue.next_avail()) - before < index - before {
+        return Err(Malformed::Queue);
+    }
+    Ok(())
+}
+
 /// Cuts a range of bytes into parts that the volume takes.
 fn parts(at: u64, length: u64, most: u32) -> impl Iterator<Item = (u64, usize)> {
     let most = u64::from(most);
@@ -586,3 +647,6 @@ fn parts(at: u64, length: u64, most: u32) -> impl Iterator<Item = (u64, usize)> 
         (at + skipped, (length - skipped).min(most) as usize)
     })
 }
+
+#[cfg(test)]
+mod tests;

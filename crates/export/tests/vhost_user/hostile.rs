@@ -161,7 +161,7 @@ fn a_front_end_that_says_nonsense_is_left() {
 fn what_a_front_end_gets_wrong_is_said() {
     let server = Server::start();
     type Offence = fn(&mut Guest);
-    let offences: [(&str, Offence); 5] = [
+    let offences: [(&str, Offence); 6] = [
         ("not offered", |guest| {
             let _ = guest.front_end.set_features(u64::MAX);
         }),
@@ -171,6 +171,11 @@ fn what_a_front_end_gets_wrong_is_said() {
         ("of its file", |guest| {
             let mut regions = guest.regions();
             regions[0].memory_size = 1 << 30;
+            let _ = guest.front_end.set_mem_table(&regions);
+        }),
+        ("whole pages", |guest| {
+            let mut regions = guest.regions();
+            regions[0].memory_size = 0x1001;
             let _ = guest.front_end.set_mem_table(&regions);
         }),
         ("in-flight memory", |guest| {
@@ -217,4 +222,29 @@ fn calls_that_nobody_takes_do_not_pile_up() {
     guest.stop_queue(0);
     drop(guest);
     still_serves(&server);
+}
+
+/// What a guest may hold of the server's memory does not grow with its queues, and no queue is
+/// forgotten that waits for the others.
+#[test]
+fn all_queues_share_one_bound() {
+    const QUEUES: usize = 5;
+    const BYTES: usize = 252 << 10;
+    let delay = Duration::from_secs(1);
+    let server = Server::start();
+    let mut guest = Guest::connect(&server.path, QUEUES, 0);
+    server.delay(delay);
+    let begun = Instant::now();
+    for queue in 0..QUEUES {
+        for _ in 0..HEADS {
+            guest.put(queue, (IN, 0), &[], BYTES, BYTES);
+        }
+        guest.kick(queue);
+    }
+    for queue in 0..QUEUES {
+        let answers = guest.await_answers(queue, usize::from(HEADS));
+        assert!(answers.iter().all(|answer| answer.status == 0), "{answers:?}");
+    }
+    assert!(begun.elapsed() >= 2 * delay, "79 MiB were under way at once");
+    server.stop();
 }
