@@ -17,6 +17,8 @@ use crate::volume_name::VolumeName;
 
 /// FIEMAP: the extent has no place on the device yet, or none that can be told.
 pub const FLAGS_WITHOUT_PLACE: u32 = 0x2 | 0x4;
+/// FIEMAP: compressed or encrypted, so that its length on the device is another one than in the file.
+const FLAG_ENCODED: u32 = 0x8;
 /// FIEMAP: data lies inside the metadata of the file system.
 const FLAG_INLINE: u32 = 0x200;
 /// Number of Btrfs in `statfs`, from linux/magic.h.
@@ -31,7 +33,8 @@ pub struct Extents {
     pub size_bytes: u64,
     /// Its parts, in the order of the file.
     pub pieces: Vec<Piece>,
-    /// Bytes that have no place yet, or lie among the file system's own.
+    /// Bytes that have no place yet, lie among the file system's own, or are compressed: their places
+    /// cannot be told.
     pub pending_bytes: u64,
 }
 
@@ -59,16 +62,24 @@ pub fn find(
     let system = rustix::fs::statfs(path).on_path("look at", path)?;
     let is_btrfs = system.f_type as i64 == BTRFS_MAGIC;
     let device = if is_btrfs { btrfs_device(path)? } else { Device::of_number(facts.dev())? };
-    let (found, offset) = match volume {
-        Some(volume) => (volume.clone(), device.offset),
-        None => device.volume(settings)?.ok_or_else(|| device.unknown(path))?,
+    let (found, offset) = match (device.volume(settings)?, volume) {
+        (Some((found, _)), Some(volume)) if found != *volume => {
+            let path = path.display();
+            return Err(Failure::failed(format!(
+                "{path} lies on volume '{found}', not on '{volume}'"
+            )));
+        }
+        (Some(found), _) => found,
+        (None, Some(volume)) if device.may_be_volume() => (volume.clone(), device.offset),
+        (None, Some(volume)) => return Err(device.not_straight_on(volume, path)),
+        (None, None) => return Err(device.unknown(path)),
     };
     let chunks = if is_btrfs { Some(btrfs_chunks(&device.node)?) } else { None };
     let mut extents =
         Extents { volume: found, size_bytes: facts.len(), pieces: Vec::new(), pending_bytes: 0 };
     for extent in fiemap::fiemap(path).on_path("ask for the places of", path)? {
         let extent = extent.on_path("ask for the places of", path)?;
-        if extent.fe_flags.bits() & (FLAGS_WITHOUT_PLACE | FLAG_INLINE) != 0 {
+        if extent.fe_flags.bits() & (FLAGS_WITHOUT_PLACE | FLAG_INLINE | FLAG_ENCODED) != 0 {
             extents.pending_bytes += extent.fe_length;
             continue;
         }
@@ -129,17 +140,36 @@ impl Device {
     /// The volume behind it, and where on that it begins.
     fn volume(&self, settings: &Settings) -> Result<Option<(VolumeName, u64)>, Failure> {
         let sysfs = PathBuf::from("/sys/class/block").join(&self.disk).join("loop");
-        let Ok(backing) = fs::read_to_string(sysfs.join("backing_file")) else { return Ok(None) };
+        let backing = fs::read_to_string(sysfs.join("backing_file")).ok();
         let start = fs::read_to_string(sysfs.join("offset")).unwrap_or_default();
         let start: u64 = start.trim().parse().unwrap_or(0);
+        let disk = Path::new("/dev").join(&self.disk);
         for name in volume_file::names(&settings.config_dir)? {
-            let server = ServerRecord::alive(settings, &name)?;
-            let file = server.and_then(|server| server.fuse_file);
-            if file.is_some_and(|file| file == Path::new(backing.trim_end())) {
+            let Some(server) = ServerRecord::alive(settings, &name)? else { continue };
+            if server.ublk.is_some_and(|device| device == disk) {
+                return Ok(Some((name, self.offset)));
+            }
+            let backing = backing.as_ref().map(|backing| Path::new(backing.trim_end()));
+            if backing.is_some() && server.fuse_file.as_deref() == backing {
                 return Ok(Some((name, self.offset + start)));
             }
         }
         Ok(None)
+    }
+
+    /// Whether a volume may be behind it of which the kernel cannot tell: a client of a network, or a
+    /// virtual machine's disk.
+    fn may_be_volume(&self) -> bool {
+        ["nbd", "ublkb", "vd"].iter().any(|kind| self.disk.starts_with(kind))
+    }
+
+    fn not_straight_on(&self, volume: &VolumeName, path: &Path) -> Failure {
+        Failure::failed(format!(
+            "{} lies on {}, and where that is on volume '{volume}' cannot be told",
+            path.display(),
+            self.node.display()
+        ))
+        .hint("a file system straight on a volume, or on a partition of it, is understood; LVM, LUKS and RAID are not")
     }
 
     fn unknown(&self, path: &Path) -> Failure {

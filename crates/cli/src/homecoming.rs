@@ -48,6 +48,8 @@ async fn bring_home(engine: &Engine, goal: Goal) -> Result<(), engine::Error> {
 /// What a server knows of it.
 #[derive(Default)]
 pub struct Homecoming {
+    /// Which one the last was.
+    number: Cell<u64>,
     running: Cell<bool>,
     failed: RefCell<Option<String>>,
 }
@@ -55,9 +57,31 @@ pub struct Homecoming {
 /// How far it is.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Standing {
+    /// Of which one this is told: another one's end, or a server that knows of none, says nothing of ours.
+    number: u64,
     running: bool,
     failed: Option<String>,
     dirty_bytes: u64,
+}
+
+impl Standing {
+    /// How the one with this number has ended, if it has.
+    fn end_of(&self, number: u64) -> Option<Result<(), Failure>> {
+        if self.number != number {
+            let left = human_bytes(self.dirty_bytes);
+            return Some(Err(Failure::failed(format!(
+                "it was not seen to its end: the server was started anew, or another one was begun. {left} are not home"
+            ))
+            .hint("ask for it again; what has come home stays there")));
+        }
+        if self.running {
+            return None;
+        }
+        Some(match &self.failed {
+            Some(problem) => Err(Failure::failed(problem)),
+            None => Ok(()),
+        })
+    }
 }
 
 impl Homecoming {
@@ -79,6 +103,8 @@ impl Homecoming {
                 return ControlReply::failed("running", text);
             }
             (Some(Ok(goal)), _) => {
+                // One that no earlier server has used, and none before it here.
+                self.number.set(io.random());
                 self.running.set(true);
                 *self.failed.borrow_mut() = None;
                 let (home, engine) = (self.clone(), engine.clone());
@@ -92,6 +118,7 @@ impl Homecoming {
             (None, false) => {}
         }
         let standing = Standing {
+            number: self.number.get(),
             running: self.running.get(),
             failed: self.failed.borrow().clone(),
             dirty_bytes: engine.status().dirty_bytes,
@@ -166,19 +193,15 @@ fn ask(settings: &Settings, selection: &Selection, goal: Goal) -> Result<u64, Fa
     let look = ControlRequest::new("home");
     let before = stand(settings, selection, &look)?.dirty_bytes;
     let goal = serde_json::to_value(goal).map_err(Failure::failed)?;
-    stand(settings, selection, &ControlRequest::new("home").with("goal", goal))?;
+    let begun = stand(settings, selection, &ControlRequest::new("home").with("goal", goal))?;
     let bar = progress::bar("bringing home");
     bar.set_length(before);
     loop {
         let standing = stand(settings, selection, &look)?;
         bar.set_position(before.saturating_sub(standing.dirty_bytes));
-        if !standing.running {
+        if let Some(end) = standing.end_of(begun.number) {
             bar.finish_and_clear();
-            let left = standing.dirty_bytes;
-            return match standing.failed {
-                Some(problem) => Err(Failure::failed(problem)),
-                None => Ok(before.saturating_sub(left)),
-            };
+            return end.map(|()| before.saturating_sub(standing.dirty_bytes));
         }
         sleep(LOOK_EVERY);
     }
@@ -206,4 +229,27 @@ fn bring_home_at_rest(
         watched.set(false);
         brought.map(|()| before)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_another_one_is_not_taken_for_ours() {
+        let standing = |number, running, failed: Option<&str>| Standing {
+            number,
+            running,
+            failed: failed.map(str::to_owned),
+            dirty_bytes: 4096,
+        };
+        assert!(standing(7, true, None).end_of(7).is_none());
+        assert!(standing(7, false, None).end_of(7).unwrap().is_ok());
+        assert!(standing(7, false, Some("no")).end_of(7).unwrap().is_err());
+        // A server that was started anew knows of none; another one may be under way, or done.
+        for other in [standing(0, false, None), standing(8, true, None), standing(8, false, None)] {
+            let failure = other.end_of(7).unwrap().unwrap_err();
+            assert!(failure.message.contains("not seen to its end"), "{failure}");
+        }
+    }
 }

@@ -56,6 +56,8 @@ pub(crate) struct Stage {
     entering: VecDeque<ExtentId>,
     /// Images that were not looked at since they were last asked for.
     unconsidered: usize,
+    /// None of them is of an earlier turn.
+    consider_from: u64,
     /// Being read. `true`: what comes will not be the home's content.
     coming: FixedMap<u64, bool>,
 }
@@ -96,6 +98,7 @@ impl Stage {
         if image.considered && !image.entering {
             image.considered = false;
             self.unconsidered += 1;
+            self.consider_from = self.consider_from.min(image.turn);
         }
         Some(&image.bytes)
     }
@@ -169,10 +172,12 @@ impl Stage {
             return None;
         }
         let images = &mut self.images;
-        let next = self.order.iter().find(|(turn, extent)| {
+        let from = self.order.partition_point(|(turn, _)| *turn < self.consider_from);
+        let next = self.order.range(from..).find(|(turn, extent)| {
             images.get(&extent.0).is_some_and(|image| image.turn == *turn && !image.considered)
         });
-        let (_, extent) = *next.expect("what is not considered is in the order");
+        let (turn, extent) = *next.expect("what is not considered is in the order");
+        self.consider_from = turn + 1;
         images.get_mut(&extent.0).expect("just seen").considered = true;
         self.unconsidered -= 1;
         Some(extent)

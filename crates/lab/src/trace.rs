@@ -7,6 +7,7 @@ mod blkparse;
 mod compact;
 mod csv;
 mod footprint;
+mod frames;
 mod iolog;
 mod msr;
 #[cfg(test)]
@@ -24,8 +25,8 @@ pub use writer::Writer;
 /// No drive ends above this; arithmetic on addresses stays far from overflow.
 const END_MAX: u64 = 1 << 60;
 
-/// A frame of zstd begins with these bytes (RFC 8878, 3.1.1).
-const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+/// No drive is asked to read or write more at once.
+const REQUEST_BYTES_MAX: u64 = 4 << 30;
 
 /// What was asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -51,6 +52,21 @@ pub struct Event {
     pub offset: u64,
     /// Bytes; 0 for a flush.
     pub length: u64,
+}
+
+impl Event {
+    /// One that a drive could have been asked.
+    fn verified(self) -> Result<Event, Problem> {
+        let end = self.offset.checked_add(self.length);
+        if end.is_none_or(|end| end > END_MAX) {
+            return Err(Problem::Range(self.offset, self.length));
+        }
+        let moves = matches!(self.deed, Deed::Read | Deed::Write);
+        if moves && self.length > REQUEST_BYTES_MAX {
+            return Err(Problem::Long(self.length));
+        }
+        Ok(self)
+    }
 }
 
 /// How a trace is written down.
@@ -131,6 +147,8 @@ pub enum Problem {
     Field(&'static str, String),
     /// A range that ends beyond what any drive has.
     Range(u64, u64),
+    /// A read or a write of more bytes than any drive takes at once.
+    Long(u64),
 }
 
 impl fmt::Display for Problem {
@@ -141,6 +159,7 @@ impl fmt::Display for Problem {
             Problem::Range(offset, length) => {
                 write!(f, "{length} bytes at {offset} end beyond any drive")
             }
+            Problem::Long(length) => write!(f, "{length} bytes are more than any request has"),
         }
     }
 }
@@ -172,6 +191,8 @@ impl std::error::Error for TraceError {}
 enum Said {
     /// A request.
     Event(Event),
+    /// Several, in this order.
+    Events(Vec<Event>),
     /// Nothing that concerns the drive.
     Nothing,
 }
@@ -189,10 +210,8 @@ impl Trace {
         let failed = |source| TraceError::File { path: path.to_owned(), source };
         let mut file = BufReader::new(File::open(path).map_err(failed)?);
         let start = file.fill_buf().map_err(failed)?;
-        if start.starts_with(&ZSTD_MAGIC) {
-            let decoder = ruzstd::decoding::StreamingDecoder::new(file)
-                .map_err(|problem| failed(std::io::Error::other(problem.to_string())))?;
-            Trace::parse(path, BufReader::new(decoder))
+        if frames::is_compressed(start) {
+            Trace::parse(path, frames::Frames::new(file))
         } else {
             Trace::parse(path, file)
         }
@@ -234,12 +253,11 @@ impl Trace {
                 }
             };
             match reader.line(text).map_err(at_line)? {
-                Said::Event(event) => {
-                    let end = event.offset.checked_add(event.length);
-                    if end.is_none_or(|end| end > END_MAX) {
-                        return Err(at_line(Problem::Range(event.offset, event.length)));
+                Said::Event(event) => events.push(event.verified().map_err(at_line)?),
+                Said::Events(several) => {
+                    for event in several {
+                        events.push(event.verified().map_err(at_line)?);
                     }
-                    events.push(event);
                 }
                 Said::Nothing => {}
             }
@@ -272,11 +290,9 @@ fn compact(path: &Path, bytes: &[u8]) -> Result<Vec<Event>, TraceError> {
             |problem| TraceError::Octets { path: path.to_owned(), after: events.len(), problem };
         match decoder.decode().map_err(wrong)? {
             None => return Ok(events),
-            Some(event) if event.offset + event.length > END_MAX => {
-                let problem = Problem::Range(event.offset, event.length).to_string();
-                return Err(wrong(problem));
+            Some(event) => {
+                events.push(event.verified().map_err(|problem| wrong(problem.to_string()))?);
             }
-            Some(event) => events.push(event),
         }
     }
 }

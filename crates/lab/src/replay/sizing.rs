@@ -122,7 +122,9 @@ impl Sizing {
         match played {
             Err(why) => Try::Refused { room_bytes, why },
             Ok((outcome, parts)) => {
-                let reached = parts.iter().filter(|part| self.goal.is_reached_by(part)).count();
+                let judged = parts.iter().filter(|part| self.goal.is_judged_by(part));
+                let parts = judged.clone().count();
+                let reached = judged.filter(|part| self.goal.is_reached_by(part)).count();
                 let written = outcome.volume.as_ref().map_or(0, |volume| volume.fast_written_bytes);
                 let years = room_bytes as f64 * self.full_writes / written.max(1) as f64
                     * outcome.seconds
@@ -131,7 +133,7 @@ impl Sizing {
                     room_bytes,
                     percent: room_bytes as f64 * 100.0 / ground.touched_bytes().max(1) as f64,
                     parts_reached: reached,
-                    parts: parts.len(),
+                    parts,
                     flash_years: (self.speed == Speed::Original).then_some(years),
                     outcome,
                 }))
@@ -150,6 +152,10 @@ impl Sizing {
             .collect();
         if self.goal == Goal::Worthwhile {
             return worthwhile(&sizes);
+        }
+        if !sizes.iter().any(|size| self.goal.is_judged_by(&size.outcome)) {
+            let why = "the trace has nothing behind its warm-up by which the goal could be judged";
+            return Advice { room_bytes: None, why: why.to_owned() };
         }
         let Some(place) = sizes.iter().position(|size| self.goal.is_reached_by(&size.outcome))
         else {
@@ -191,8 +197,20 @@ fn worthwhile(sizes: &[&Size]) -> Advice {
 }
 
 impl Goal {
+    /// Whether something was measured that it speaks of.
+    fn is_judged_by(self, outcome: &Outcome) -> bool {
+        match self {
+            Goal::P99Ms(_) => outcome.reads + outcome.writes > 0,
+            Goal::Hit(_) => outcome.reads > 0,
+            Goal::Worthwhile => true,
+        }
+    }
+
     /// Whether that is good enough.
     pub fn is_reached_by(self, outcome: &Outcome) -> bool {
+        if !self.is_judged_by(outcome) {
+            return false;
+        }
         match self {
             Goal::P99Ms(ms) => outcome.latency.p99_us <= ms * 1e3,
             Goal::Hit(share) => {

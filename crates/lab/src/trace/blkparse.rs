@@ -53,7 +53,7 @@ impl Reader for Blkparse {
         } else {
             (0, 0)
         };
-        // Letters: D discard, R read, W write, F flush (before or after), S, A, M, N: manners.
+        // Letters: D discard, R read, W write, F flush (before it, or after), S, A, M, N: manners.
         let deed = if kind.contains('D') {
             Deed::Discard
         } else if kind.contains('R') {
@@ -65,18 +65,24 @@ impl Reader for Blkparse {
         } else {
             return Ok(Said::Nothing);
         };
-        let event = match deed {
-            Deed::Flush => Event { at_us, deed, offset: 0, length: 0 },
-            _ if length == 0 => return Ok(Said::Nothing),
-            _ => Event { at_us, deed, offset, length },
-        };
+        if deed != Deed::Flush && length == 0 {
+            return Ok(Said::Nothing);
+        }
+        let flush = Event { at_us, deed: Deed::Flush, offset: 0, length: 0 };
+        let event = if deed == Deed::Flush { flush } else { Event { at_us, deed, offset, length } };
+        let mut asked = Vec::with_capacity(3);
+        let (before, after) =
+            kind.split_once('W').filter(|_| deed == Deed::Write).unwrap_or_default();
+        asked.extend(before.contains('F').then_some(flush));
+        asked.push(event);
+        asked.extend(after.contains('F').then_some(flush));
         if queued {
             self.queued_any = true;
             self.issued = Vec::new();
-            return Ok(Said::Event(event));
+            return Ok(Said::Events(asked));
         }
         if !self.queued_any {
-            self.issued.push(event);
+            self.issued.extend(asked);
         }
         Ok(Said::Nothing)
     }

@@ -59,6 +59,27 @@ fn blkparse_gives_what_was_queued_or_else_issued() {
 }
 
 #[test]
+fn flushes_that_come_with_data_are_asked_for() {
+    let text = "8,0    0        4     1.500000000   913  Q  FWFS 16 + 16 [jbd2]\n\
+                8,0    0        5     1.600000000   913  Q  WFS 32 + 8 [jbd2]\n\
+                8,0    0        6     1.700000000   913  Q  FWS 48 + 8 [jbd2]\n";
+    let (first, second, third) = (0, 100_000, 200_000);
+    let flush = |at_us| event(at_us, Deed::Flush, 0, 0);
+    let expected = [
+        flush(first),
+        event(first, Deed::Write, 8192, 8192),
+        flush(first),
+        event(second, Deed::Write, 16384, 4096),
+        flush(second),
+        flush(third),
+        event(third, Deed::Write, 24576, 4096),
+    ];
+    assert_eq!(parse(text).unwrap().events, expected);
+    let issued = parse(&text.replace(" Q ", " D ")).unwrap();
+    assert_eq!(issued.events, expected);
+}
+
+#[test]
 fn msr_lines_are_read() {
     let text = "128166372003061629,hm,0,Read,383496192,32768,413\n\
                 128166372016382155,hm,0,Write,2822144,4096,1000\n";
@@ -74,6 +95,8 @@ fn a_line_that_is_wrong_is_named() {
     assert_eq!(error.to_string(), "x, line 2: 'X' is no operation (R, W, F, D)");
     let error = parse("0,R,0,512\n5,R,18446744073709551615,512\n").unwrap_err();
     assert!(matches!(error, TraceError::Line { line: 2, problem: Problem::Range(..), .. }));
+    let error = parse("0,R,0,512\n5,W,0,1000000000000000\n").unwrap_err();
+    assert!(matches!(error, TraceError::Line { line: 2, problem: Problem::Long(_), .. }));
     assert!(matches!(parse("hello\n").unwrap_err(), TraceError::Unknown { .. }));
     assert!(matches!(parse("# nothing\n").unwrap_err(), TraceError::Empty { .. }));
     assert!(matches!(parse("fio version 2 iolog\n").unwrap_err(), TraceError::Empty { .. }));
@@ -85,12 +108,29 @@ fn a_compressed_file_is_read_as_what_it_holds() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let frame =
         ruzstd::encoding::compress_to_vec(&text[..], ruzstd::encoding::CompressionLevel::Fastest);
-    assert!(frame.starts_with(&ZSTD_MAGIC));
-    std::fs::write(file.path(), frame).unwrap();
+    assert!(frame.starts_with(&frames::MAGIC));
+    std::fs::write(file.path(), &frame).unwrap();
     let trace = Trace::read(file.path()).unwrap();
     assert_eq!(trace.events[1], event(7, Deed::Write, 4096, 512));
-    std::fs::write(file.path(), ZSTD_MAGIC).unwrap();
-    assert!(matches!(Trace::read(file.path()), Err(TraceError::File { .. })));
+    // Joined to another one, with something between that is to be skipped.
+    let more = ruzstd::encoding::compress_to_vec(
+        &b"9,R,8192,512\n"[..],
+        ruzstd::encoding::CompressionLevel::Fastest,
+    );
+    let skipped = [&[0x53, 0x2a, 0x4d, 0x18, 3, 0, 0, 0][..], b"abc"].concat();
+    std::fs::write(file.path(), [&skipped[..], &frame, &skipped, &more].concat()).unwrap();
+    let trace = Trace::read(file.path()).unwrap();
+    assert_eq!(trace.events.len(), 3);
+    assert_eq!(trace.events[2], event(9, Deed::Read, 8192, 512));
+    for wrong in [
+        frames::MAGIC.to_vec(),
+        [&frame[..], b"rubbish"].concat(),
+        [&frame[..], &skipped[..9]].concat(),
+        [&frame[..], &more[..more.len() - 1]].concat(),
+    ] {
+        std::fs::write(file.path(), wrong).unwrap();
+        assert!(matches!(Trace::read(file.path()), Err(TraceError::File { .. })));
+    }
 }
 
 #[test]
