@@ -416,6 +416,8 @@ mod cage {
         OrderKeptLate,
         /// What a request owes is decided when it ends, by what the volume promises then.
         PromiseOfTheEnd,
+        /// A flush's turn ends inside the record that is open, which goes on growing.
+        TurnEndsInsideRecord,
         /// A write to a fresh slot ends before the record that maps it is written.
         FreshNotAwaited,
         /// A new fast drive is made before the slow drive says that it goes on without the old one.

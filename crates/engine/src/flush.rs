@@ -190,6 +190,11 @@ async fn run_turn(shared: &Shared) -> Result<(), Error> {
         if !canary!(NotesTakenLate) && !canary!(NotesTakenWhenWritten) {
             state.home_dirty = [false; 2];
         }
+        // The turn ends between two records. If it ended inside the open one, and that one grew, destage would
+        // wait for the rest to become durable, and nobody for that but a client's next flush.
+        if !canary!(TurnEndsInsideRecord) {
+            state.log.seal_now();
+        }
         (state.log.end(), home_dirty)
     };
     if !canary!(FlushBeforeWritten) {

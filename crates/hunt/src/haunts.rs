@@ -86,6 +86,7 @@ pub(crate) fn haunts(canary: Canary) -> &'static [&'static str] {
         Canary::StageReadUnderWrite => &["hot extents are read as they are destaged"],
         Canary::DestageUnderWriter => &["hot extents are destaged as they are written"],
         Canary::ReserveTaken => &[BEHIND_DEFERRED, "a log full of what lives"],
+        Canary::TurnEndsInsideRecord => &["writers that never flush"],
         Canary::RoomNotPromised => &["fresh extents over a full log"],
         Canary::ReadUnchecked | Canary::DestageUnchecked => &["a block of the log rots"],
         Canary::PageAheadAccepted | Canary::ProgressUncompared => {

@@ -138,6 +138,7 @@ pub fn stories(seed: u64, atomic_write_bytes: u32) -> Vec<Story> {
         leaving::destaged_as_they_are_written(&drives),
         cramming::a_log_of_what_lives(&drives),
         cramming::fresh_extents_over_a_full_log(&drives),
+        cramming::writers_that_never_flush(&drives),
         damaging::a_block_of_the_log(&drives),
         damaging::drives_of_other_moments(&drives),
         racing::flushes_that_overlap(&drives),
@@ -312,6 +313,17 @@ impl Drives {
         let fast = DriveSpec { atomic_write_bytes, ..DriveSpec::fast("fast", FAST_BYTES) };
         let slow = DriveSpec { atomic_write_bytes, ..DriveSpec::slow("slow", SLOW_BYTES) };
         Scenario::new(name, self.seed, fast, slow)
+    }
+}
+
+/// All operations take the same time: those that begin together end together.
+fn put_in_step(story: &mut Story) {
+    for drive in [&mut story.fast, &mut story.slow] {
+        let of = &mut drive.latencies;
+        for time in [&mut of.read_ns, &mut of.write_ns, &mut of.flush_ns, &mut of.trim_ns] {
+            *time = MILLISECOND_NS / 10;
+        }
+        (of.kib_ns, of.jitter_percent, of.channels) = (0, 0, 64);
     }
 }
 

@@ -157,6 +157,7 @@ survives! {
     a_volume_survives_a_destage_of_what_is_written: "hot extents are destaged as they are written",
     a_log_full_of_what_lives_is_emptied: "a log full of what lives",
     a_full_log_leaves_room_for_fresh_extents: "fresh extents over a full log",
+    writers_that_never_flush_come_to_an_end: "writers that never flush",
     a_block_that_rots_in_the_log_is_an_error_and_nothing_else: "a block of the log rots",
     drives_of_other_moments_are_refused: "drives of other moments of a session",
     a_flush_waits_for_the_one_that_has_taken_its_changes: "flushes that overlap",

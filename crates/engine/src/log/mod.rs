@@ -4,6 +4,7 @@
 //! * `tail ≤ recorded ≤ durable ≤ written ≤ head`. Records lie between tail and head without gaps;
 //!   those before `written` are on the drive, before `durable` on stable storage, and before
 //!   `recorded` a durable record or superblock says so.
+//! * `durable` lies between two records: what is destaged next is durable, or nothing of it is.
 //! * The order of LSNs is the order of changes: the index and the map always reflect every record
 //!   appended so far, also those not yet written.
 //! * The ring place of a block is reused only after the tail has passed it.
@@ -347,8 +348,11 @@ impl Log {
         }
     }
 
-    /// Both drives were flushed after everything before `until` had been written.
+    /// Both drives were flushed after everything before `until`, the end of a record, had been written.
     pub fn settle_durable(&mut self, until: Lsn, _: &Flushed) {
+        let between = until <= self.durable || self.claims.iter().any(|(end, _)| *end == until);
+        // What is in the rest of a record would be neither flushed nor, being as old as what is, waited for.
+        assert!(between, "{until} is inside a record");
         self.durable = self.durable.max(until);
         while let Some((end, claim)) = self.claims.front()
             && (*end <= self.durable || canary!(ClaimNotDurable))

@@ -2,9 +2,12 @@
 //! and it must be enough to get out again.
 
 use io::Durability::Volatile;
-use io::units::KIB;
+use io::units::{KIB, MILLISECOND_NS};
+use twin::Random;
 
-use super::{Drives, EXTENT, FAST_EXTENTS, Story, boxed, insist, lay_and_rest, together};
+use super::{
+    Drives, EXTENT, FAST_EXTENTS, Story, boxed, insist, lay_and_rest, put_in_step, together,
+};
 
 /// Everything in the log is the newest version: only destage makes room, which needs some itself.
 pub(super) fn a_log_of_what_lives(drives: &Drives) -> Story {
@@ -53,4 +56,37 @@ pub(super) fn fresh_extents_over_a_full_log(drives: &Drives) -> Story {
             volume.flush().await?;
             insist(&stage, "filling the log", |status| status.log.full_waits > 0)
         })
+}
+
+/// A device with many requests at once, none of which is a flush until all have ended: what a file system
+/// writes back. They and what makes room for them go on in the same moments.
+pub(super) fn writers_that_never_flush(drives: &Drives) -> Story {
+    let seed = drives.seed;
+    let mut story = drives
+        .story("writers that never flush")
+        .uncut()
+        .prepare(|stage| async move { lay_and_rest(&stage.volume, 0..FAST_EXTENTS + 60).await })
+        .act(move |stage| async move {
+            let volume = &stage.volume;
+            let writers = (0..48).map(|writer| {
+                let volume = volume.clone();
+                boxed(async move {
+                    let mut random = Random::new(seed << 8 | writer);
+                    for n in 0..100 {
+                        if n / 10 % 2 == 0 {
+                            volume.io().sleep(random.below(20) * MILLISECOND_NS / 10).await;
+                        }
+                        let place = random.below(20 * EXTENT / (16 * KIB));
+                        let at = (FAST_EXTENTS + 20 * (writer % 2)) * EXTENT + place * 16 * KIB;
+                        volume.write(at, 16 * KIB, Volatile).await?;
+                    }
+                    Ok(())
+                })
+            });
+            together(volume, writers).await?;
+            volume.flush().await?;
+            insist(&stage, "filling the log", |status| status.log.full_waits > 0)
+        });
+    put_in_step(&mut story);
+    story
 }

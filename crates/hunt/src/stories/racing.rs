@@ -8,8 +8,8 @@ use io::{ErrorKind, ZeroMode};
 use twin::{Fault, Kind, Random};
 
 use super::{
-    Drives, EXTENT, FAST_EXTENTS, Prey, Story, boxed, idle, insist, lay, lay_and_rest, scatter,
-    together,
+    Drives, EXTENT, FAST_EXTENTS, Prey, Story, boxed, idle, insist, lay, lay_and_rest, put_in_step,
+    scatter, together,
 };
 use crate::watched::Trouble;
 
@@ -338,12 +338,6 @@ pub(super) fn in_step(drives: &Drives) -> Story {
             insist(&stage, "a checkpoint", |status| status.log.checkpoints > 0)
         })
         .in_strides(4);
-    for drive in [&mut story.fast, &mut story.slow] {
-        let of = &mut drive.latencies;
-        for time in [&mut of.read_ns, &mut of.write_ns, &mut of.flush_ns, &mut of.trim_ns] {
-            *time = MILLISECOND_NS / 10;
-        }
-        (of.kib_ns, of.jitter_percent, of.channels) = (0, 0, 64);
-    }
+    put_in_step(&mut story);
     story
 }
