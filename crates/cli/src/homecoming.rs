@@ -32,6 +32,21 @@ pub enum Goal {
     Flushed,
     /// And the cache is in write-through, so that it can do without its fast drive.
     Evacuated,
+    /// And the cache is in write-through.
+    WriteThrough,
+    /// And the cache is in write-around.
+    WriteAround,
+}
+
+impl Goal {
+    /// What it takes to switch to the mode, where that takes more than a moment.
+    fn of(mode: CacheMode) -> Option<Goal> {
+        match mode {
+            CacheMode::WriteBack => None,
+            CacheMode::WriteThrough => Some(Goal::WriteThrough),
+            CacheMode::WriteAround => Some(Goal::WriteAround),
+        }
+    }
 }
 
 async fn bring_home(engine: &Engine, goal: Goal) -> Result<(), engine::Error> {
@@ -41,7 +56,10 @@ async fn bring_home(engine: &Engine, goal: Goal) -> Result<(), engine::Error> {
         Goal::Evacuated if engine.status().cache_mode == Some(CacheMode::WriteAround) => {
             engine.bring_home().await
         }
-        Goal::Evacuated => engine.set_cache_mode(CacheMode::WriteThrough).await,
+        Goal::Evacuated | Goal::WriteThrough => {
+            engine.set_cache_mode(CacheMode::WriteThrough).await
+        }
+        Goal::WriteAround => engine.set_cache_mode(CacheMode::WriteAround).await,
     }
 }
 
@@ -153,11 +171,23 @@ pub fn bring(settings: &Settings, command: &str, name: &VolumeName, goal: Goal) 
         let brought = human_bytes(report.brought_bytes);
         let end = match goal {
             Goal::Flushed => "the slow drive has everything",
-            Goal::Evacuated => "the fast drive may be taken away when the server has ended",
+            _ => "the fast drive may be taken away when the server has ended",
         };
         format!("volume '{}': {brought} brought home; {end}\n", report.name)
     })?;
     Ok(Exit::Done)
+}
+
+/// Has a server switch to a mode in which the slow drive has everything, and waits for it. `false`: to this
+/// mode nothing has to come home.
+pub fn switch(
+    settings: &Settings,
+    selection: &Selection,
+    mode: CacheMode,
+) -> Result<bool, Failure> {
+    let Some(goal) = Goal::of(mode) else { return Ok(false) };
+    ask(settings, selection, goal)?;
+    Ok(true)
 }
 
 /// Ends what is under way.

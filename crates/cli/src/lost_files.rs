@@ -15,10 +15,13 @@ use std::path::{Path, PathBuf};
 use ext4_view::{Ext4, Ext4Error, FileType};
 use serde::Serialize;
 
+use crate::block_device::BlockDevice;
 use crate::failure::{Failure, OnPath};
 use crate::file_extents::FLAGS_WITHOUT_PLACE;
 use crate::loss_status::LostRange;
 use crate::progress;
+use crate::settings::Settings;
+use crate::volume_name::VolumeName;
 
 /// Files shown as text.
 const LINES_MAX: usize = 40;
@@ -81,10 +84,18 @@ impl LostFiles {
     }
 }
 
-/// Finds the files of the file system at `place` that lie in the ranges.
-pub fn find(place: &Path, ranges: &[LostRange]) -> Result<LostFiles, Failure> {
+/// Finds the files of the file system at `place`, which is on the volume, that lie in the ranges.
+pub fn find(
+    place: &Path,
+    volume: &VolumeName,
+    ranges: &[LostRange],
+    settings: &Settings,
+) -> Result<LostFiles, Failure> {
     let facts = fs::metadata(place).on_path("look at", place)?;
-    if facts.is_dir() { in_mount(place, &facts, ranges) } else { in_image(place) }
+    match facts.is_dir() {
+        true => in_mount(place, facts.dev(), volume, ranges, settings),
+        false => in_image(place),
+    }
 }
 
 /// Sorted ranges of bytes.
@@ -101,8 +112,10 @@ fn overlap(ranges: &[(u64, u64)], start: u64, end: u64) -> u64 {
 
 fn in_mount(
     mount: &Path,
-    facts: &fs::Metadata,
+    device_number: u64,
+    volume: &VolumeName,
     ranges: &[LostRange],
+    settings: &Settings,
 ) -> Result<LostFiles, Failure> {
     let system = rustix::fs::statfs(mount).on_path("look at", mount)?;
     let kind = system.f_type as i64;
@@ -113,7 +126,8 @@ fn in_mount(
         ))
         .hint("ext2, ext3, ext4 and XFS do; others tell by read errors: find MOUNT -type f -exec cat"));
     }
-    let offset = partition_offset(facts.dev());
+    let device = BlockDevice::of_number(device_number)?;
+    let (_, offset) = device.start_on(Some(volume), mount, settings)?;
     let ranges = byte_ranges(ranges);
     let mut found = LostFiles::default();
     let bar = progress::steps("looking at files");
@@ -140,7 +154,7 @@ fn in_mount(
                     found.unreadable.push(Unreadable { path, why: error.to_string() });
                 }
                 // Another file system is mounted there.
-                Ok(known) if known.dev() != facts.dev() => {}
+                Ok(known) if known.dev() != device_number => {}
                 Ok(known) if known.is_dir() => directories.push(path),
                 Ok(known) if known.is_file() => {
                     bar.inc(1);
@@ -178,15 +192,6 @@ fn look_at_file(
     if lost_bytes > 0 {
         found.hit.push(LostFile { path, size_bytes, lost_bytes: Some(lost_bytes) });
     }
-}
-
-/// Where on its disk the partition begins that a file system lies on; 0 for a whole disk.
-fn partition_offset(device: u64) -> u64 {
-    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-    let file = format!("/sys/dev/block/{major}:{minor}/start");
-    let sectors = fs::read_to_string(file).ok().and_then(|text| text.trim().parse::<u64>().ok());
-    // Sysfs counts in 512 bytes, whatever the disk's sectors are.
-    sectors.unwrap_or(0) * 512
 }
 
 fn in_image(image: &Path) -> Result<LostFiles, Failure> {

@@ -9,6 +9,8 @@
 mod at_rest;
 mod atlas;
 mod blank_file;
+mod block_device;
+mod btrfs_chunks;
 mod commands;
 mod drive;
 mod failure;

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::at_rest;
 use crate::failure::{Exit, Failure, OnPath, Outcome};
-use crate::file_extents;
+use crate::file_extents::FileFinder;
 use crate::selection;
 use crate::server::ServerRecord;
 use crate::settings::Settings;
@@ -83,8 +83,9 @@ impl Subject {
             Subject::Path(path) => path,
         };
         let before = ranges.len();
+        let mut finder = FileFinder::new(settings);
         for file in files_below(path)? {
-            let extents = file_extents::find(&file, None, settings)?;
+            let extents = finder.find(&file, None)?;
             if extents.volume != *name {
                 let (path, other) = (file.display(), &extents.volume);
                 return Err(Failure::usage(format!("{path} is on volume '{other}', not '{name}'")));

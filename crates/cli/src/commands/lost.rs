@@ -62,7 +62,7 @@ pub fn run(arguments: &LostArguments, settings: &Settings) -> Outcome {
     let LostPart { loss, alone, ranges, .. } =
         if served { ask_server(settings, &selection)? } else { read_drives(&selection)? };
     let files = match &arguments.files {
-        Some(place) => Some(lost_files::find(place, &ranges)?),
+        Some(place) => Some(lost_files::find(place, &selection.name, &ranges, settings)?),
         None => None,
     };
     let lost = Lost { name: selection.name.to_string(), loss, alone, ranges, files };

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::at_rest;
 use crate::failure::{Exit, Outcome};
+use crate::homecoming;
 use crate::selection;
 use crate::server::ServerRecord;
 use crate::settings::Settings;
@@ -116,8 +117,14 @@ pub fn run(arguments: &SetArguments, settings: &Settings) -> Outcome {
     let setting = arguments.setting;
     let live = match ServerRecord::serving(settings, &selection)? {
         Some(_) => {
-            let request = ControlRequest::new("set").with(setting.name(), setting.value());
-            survey::ask(&settings.control_socket(&selection.name), &request)?;
+            let switched = match setting {
+                Setting::Mode(mode) => homecoming::switch(settings, &selection, mode)?,
+                _ => false,
+            };
+            if !switched {
+                let request = ControlRequest::new("set").with(setting.name(), setting.value());
+                survey::ask(&settings.control_socket(&selection.name), &request)?;
+            }
             true
         }
         None => {

@@ -11,12 +11,13 @@ use serde::Serialize;
 
 use crate::atlas::Atlas;
 use crate::failure::{Exit, Failure, Outcome};
-use crate::file_extents;
+use crate::file_extents::FileFinder;
 use crate::progress;
 use crate::selection;
 use crate::server::ServerRecord;
 use crate::settings::Settings;
 use crate::survey;
+use crate::tally::Tally;
 use crate::volume_name::VolumeName;
 
 /// What is asked for at once: as much as a server keeps in mind.
@@ -27,6 +28,8 @@ const PIECE_BYTES: u64 = MIB;
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// Nothing has come for so long: the fast drive has no room for it, or others keep the drives busy.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// Nothing has come for so long: it is asked for again.
+const ASK_AGAIN: Duration = Duration::from_secs(5);
 
 /// Bring files to the fast drive, and wait until they are there
 #[derive(Debug, Args)]
@@ -63,8 +66,9 @@ struct FileReport {
 /// Runs the command.
 pub fn run(arguments: &WarmArguments, settings: &Settings) -> Outcome {
     let mut files = Vec::new();
+    let mut finder = FileFinder::new(settings);
     for path in &arguments.files {
-        let extents = file_extents::find(path, arguments.volume.as_ref(), settings)?;
+        let extents = finder.find(path, arguments.volume.as_ref())?;
         let name = &extents.volume;
         ServerRecord::alive(settings, name)?.filter(|server| server.ready).ok_or_else(|| {
             Failure::failed(format!("volume '{name}' is not served"))
@@ -111,14 +115,18 @@ impl Warming {
         let wanted: u64 = slow.iter().map(|(_, bytes)| bytes).sum();
         let bar = progress::bar("warming");
         bar.set_length(wanted);
-        let mut left = 0;
         for window in slow.chunks((WINDOW_BYTES / PIECE_BYTES) as usize) {
             let ranges: Vec<(u64, u64)> = window.iter().map(|(range, _)| *range).collect();
             let expected: u64 = window.iter().map(|(_, bytes)| bytes).sum();
             let still = self.bring(&ranges, expected, &|moved| bar.inc(moved))?;
-            left += still;
+            if still > 0 {
+                // What comes after it would not come either, or instead of what has.
+                break;
+            }
         }
         bar.finish_and_clear();
+        // What came first may have been displaced by what came last.
+        let left = slow_bytes(&self.atlas.tallies(ranges)?);
         Ok((wanted - left.min(wanted), left))
     }
 
@@ -131,16 +139,16 @@ impl Warming {
     ) -> Result<u64, Failure> {
         let mut left = expected;
         let mut progressed = Instant::now();
-        let mut ask = true;
+        let mut asked: Option<Instant> = None;
         while left > 0 && progressed.elapsed() < PATIENCE {
-            if ask {
+            // Candidates may have been displaced by others. Not often: each time counts as a use.
+            if asked.is_none_or(|asked| asked.max(progressed).elapsed() > ASK_AGAIN) {
+                asked = Some(Instant::now());
                 let ranges = serde_json::to_value(ranges).map_err(Failure::failed)?;
                 survey::ask(&self.socket, &ControlRequest::new("warm").with("ranges", ranges))?;
             }
             thread::sleep(LOOK_EVERY);
-            let now: u64 = self.atlas.tallies(ranges)?.iter().map(|tally| tally.slow_bytes).sum();
-            // Candidates may have been displaced by others: they are asked for again now and then.
-            ask = now == left && progressed.elapsed() > PATIENCE / 4;
+            let now = slow_bytes(&self.atlas.tallies(ranges)?);
             if now < left {
                 moved(left - now);
                 progressed = Instant::now();
@@ -149,6 +157,10 @@ impl Warming {
         }
         Ok(left)
     }
+}
+
+fn slow_bytes(tallies: &[Tally]) -> u64 {
+    tallies.iter().map(|tally| tally.slow_bytes).sum()
 }
 
 fn text(report: &Report) -> String {

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::atlas::Atlas;
 use crate::failure::{Exit, Failure, OnPath, Outcome};
-use crate::file_extents::{self, Extents};
+use crate::file_extents::{Extents, FileFinder};
 use crate::selection;
 use crate::settings::Settings;
 use crate::table::{Align, Table};
@@ -88,18 +88,23 @@ pub fn run(arguments: &WhereArguments, settings: &Settings) -> Outcome {
         skipped: Vec::new(),
     };
     let mut atlases: BTreeMap<VolumeName, Atlas> = BTreeMap::new();
+    let mut finder = FileFinder::new(settings);
     for given in &arguments.files {
         for path in files_of(given, &mut report.skipped)? {
             let alone = path == *given;
-            match look(&path, arguments, settings, &mut atlases) {
-                Ok(file) => {
-                    report.total += file.tally;
-                    report.pending_bytes += file.pending_bytes;
-                    report.files.push(file);
-                }
+            let extents = match finder.find(&path, arguments.volume.as_ref()) {
+                Ok(extents) => extents,
                 Err(failure) if alone => return Err(failure),
-                Err(failure) => report.skipped.push(Skipped { path, why: failure.message }),
-            }
+                Err(failure) => {
+                    report.skipped.push(Skipped { path, why: failure.message });
+                    continue;
+                }
+            };
+            // A volume that does not answer any more is the end of it, not one file less.
+            let file = look(&path, extents, arguments.ranges, settings, &mut atlases)?;
+            report.total += file.tally;
+            report.pending_bytes += file.pending_bytes;
+            report.files.push(file);
         }
     }
     settings.output.show("where", &report, |report| text(report, arguments.ranges))?;
@@ -138,12 +143,12 @@ fn files_of(given: &Path, skipped: &mut Vec<Skipped>) -> Result<Vec<PathBuf>, Fa
 
 fn look(
     path: &Path,
-    arguments: &WhereArguments,
+    extents: Extents,
+    shows_ranges: bool,
     settings: &Settings,
     atlases: &mut BTreeMap<VolumeName, Atlas>,
 ) -> Result<FileReport, Failure> {
-    let Extents { volume, size_bytes, pieces, pending_bytes } =
-        file_extents::find(path, arguments.volume.as_ref(), settings)?;
+    let Extents { volume, size_bytes, pieces, pending_bytes } = extents;
     if !atlases.contains_key(&volume) {
         let selection = selection::by_name(settings, &volume)?;
         atlases.insert(volume.clone(), Atlas::open(settings, &selection)?);
@@ -158,7 +163,7 @@ fn look(
         length: piece.length,
         tally,
     });
-    let ranges = if arguments.ranges { ranges.collect() } else { Vec::new() };
+    let ranges = if shows_ranges { ranges.collect() } else { Vec::new() };
     let volume = volume.to_string();
     Ok(FileReport { path: path.to_owned(), volume, size_bytes, tally, pending_bytes, ranges })
 }

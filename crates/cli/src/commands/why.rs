@@ -8,7 +8,7 @@ use io::units::{human_bytes, parse_bytes};
 use serde::Serialize;
 
 use crate::failure::{Exit, Failure, Outcome};
-use crate::file_extents;
+use crate::file_extents::FileFinder;
 use crate::opinions::{self, OpinionReport};
 use crate::selection;
 use crate::server::ServerRecord;
@@ -88,7 +88,7 @@ fn of_file(
     volume: Option<&VolumeName>,
     settings: &Settings,
 ) -> Result<Subject, Failure> {
-    let extents = file_extents::find(path, volume, settings)?;
+    let extents = FileFinder::new(settings).find(path, volume)?;
     let ranges = extents.pieces.iter().map(|piece| (piece.at, piece.length)).collect();
     Ok((extents.volume, Some(path.to_owned()), ranges))
 }
