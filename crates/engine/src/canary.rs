@@ -300,8 +300,6 @@ mod cage {
         DoubtSettledTooWide,
         /// The slow drive vouches for a region when it knows one extent of it.
         RegionVouchedForOne,
-        /// In deferred mode a flush ends before its order has reached the drive.
-        OrderNotWritten,
         /// On the way to strict mode homes are written in place before what is ordered is durable.
         InPlaceTooEarly,
         /// Deferred mode begins while homes are being written in place.

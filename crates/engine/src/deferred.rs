@@ -79,16 +79,6 @@ impl Shared {
     }
 }
 
-/// A client's flush in deferred mode: what it completed is handed to the drive in its order, which
-/// the death of this process does not undo, and the bound is kept.
-pub(crate) async fn order_for_client(shared: &Shared) -> Result<(), Error> {
-    let end = shared.state.borrow().log.client_end();
-    if !canary!(OrderNotWritten) {
-        shared.log_written(end).await?;
-    }
-    shared.within_bound().await
-}
-
 /// Flushes within the bound until the volume is closed.
 pub(crate) async fn run(shared: Rc<Shared>) {
     loop {

@@ -7,7 +7,6 @@ use io::Durability;
 use crate::address::Tier;
 use crate::alone;
 use crate::canary::canary;
-use crate::deferred::order_for_client;
 use crate::doubts;
 use crate::error::{Error, Poison};
 use crate::homing::flush_through;
@@ -85,7 +84,8 @@ async fn flush_fast(shared: &Shared, strict: bool) -> Result<(), Error> {
         return Ok(());
     }
     if !strict && shared.state.borrow().exposure.bound().is_some() {
-        return order_for_client(shared).await;
+        // What has ended is on the drive in its order, which the death of this process does not undo.
+        return shared.within_bound().await;
     }
     let (dirty, running) = {
         let state = shared.state.borrow();

@@ -26,6 +26,9 @@ const HAUNT_SEEDS: std::ops::RangeInclusive<u64> = 1..=3;
 /// So many cases of such a story are tried before the next one.
 const HAUNT_CASES: u64 = 600;
 
+/// And of the one that is known to show it soon, wherever in it.
+const SOONEST_CASES: u64 = 6_000;
+
 /// So many of any other.
 const CASES: u64 = 150;
 
@@ -174,8 +177,9 @@ fn play_haunts(canary: Canary, deadline: Instant) -> Option<Caught> {
     let soonest = soonest(canary);
     // What is known to take cuts is not told without.
     let to_the_end = worlds().filter(|_| soonest.is_none()).map(|world| (world, 1));
-    let with_cuts = soonest.into_iter().chain(worlds()).map(|world| (world, HAUNT_CASES));
-    to_the_end.chain(with_cuts).find_map(|((seed, atomic_write_bytes), cases_max)| {
+    let known = soonest.into_iter().map(|world| (world, SOONEST_CASES));
+    let with_cuts = worlds().map(|world| (world, HAUNT_CASES));
+    to_the_end.chain(known).chain(with_cuts).find_map(|((seed, atomic_write_bytes), cases_max)| {
         let effort = Effort { cases_max, ..Effort::exhausting(Some(deadline)) };
         haunts(canary).iter().find_map(|name| {
             let mut all = tales(seed, atomic_write_bytes).into_iter();

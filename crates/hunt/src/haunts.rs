@@ -93,7 +93,6 @@ pub(crate) fn haunts(canary: Canary) -> &'static [&'static str] {
             &["drives of other moments of a session"]
         }
         Canary::RunningFlushIgnored => &["flushes that overlap"],
-        Canary::OrderNotWritten => &["deferred: whole extents and flushes"],
         Canary::InPlaceTooEarly | Canary::DeferredOverWriters => {
             &["deferred: the mode is changed beside homes", SWITCHES]
         }
@@ -192,13 +191,13 @@ pub(crate) fn haunts(canary: Canary) -> &'static [&'static str] {
 pub(crate) fn soonest(canary: Canary) -> Option<(u64, u32)> {
     Some(match canary {
         Canary::BehindInDeferred
-        | Canary::OtherCopiesTogether
         | Canary::CleanBeforeMap
         | Canary::PageOverNewerCopy
         | Canary::SameCopyAgain => (2, 512),
         Canary::InPlaceTooEarly | Canary::GivenBackNotYoung => (2, 4096),
         Canary::ReplayedDestageForgetsNewer => (3, 512),
         Canary::ReplayedDestageKeepsOlder => (3, 4096),
+        Canary::OtherCopiesTogether => (5, 512),
         Canary::DeferredOverWriters
         | Canary::BackBeforeTold
         | Canary::OrderKeptLate
@@ -218,7 +217,8 @@ pub(crate) fn runs(canary: Canary) -> &'static [u64] {
         Canary::ReplayBeginsLate => &[19],
         Canary::DeferredInPlace => &[25],
         Canary::StageSpoiledKept => &[30],
-        Canary::DestageTrustsHome => &[26],
+        Canary::DestageTrustsHome => &[84],
+        Canary::FreshNotAwaited => &[26],
         Canary::HomeNotNoted => &[20],
         _ => &[],
     }
