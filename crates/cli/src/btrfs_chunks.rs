@@ -67,11 +67,13 @@ fn parse_chunks(text: &str) -> Result<Vec<Chunk>, String> {
                 *length = after(&words, "length").unwrap_or(0);
             }
             // stripe 0 devid 1 offset 22020096: the first copy, if there are two.
-            if words.first() == Some(&"stripe") && words.get(1) == Some(&"0") {
+            if words.first() == Some(&"stripe") {
                 if after(&words, "devid") != Some(1) {
                     return Err("Btrfs on several devices is not understood".to_owned());
                 }
-                if let Some(at) = after(&words, "offset") {
+                if words.get(1) == Some(&"0")
+                    && let Some(at) = after(&words, "offset")
+                {
                     chunks.push((*address, *length, at));
                 }
             }
@@ -108,6 +110,9 @@ mod tests {
         assert_eq!(chunks.place_of(1), None);
         assert_eq!(chunks.place_of(22020096 + 8388608), None);
         assert!(parse_chunks(&TREE.replace("DATA|single", "DATA|RAID0")).is_err());
-        assert!(parse_chunks(&TREE.replace("stripe 0 devid 1", "stripe 0 devid 2")).is_err());
+        for stripe in [0, 1] {
+            let [one, two] = [1, 2].map(|device| format!("stripe {stripe} devid {device}"));
+            assert!(parse_chunks(&TREE.replace(&one, &two)).is_err());
+        }
     }
 }

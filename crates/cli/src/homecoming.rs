@@ -103,6 +103,11 @@ impl Standing {
 }
 
 impl Homecoming {
+    /// Whether one is under way.
+    pub fn is_running(&self) -> bool {
+        self.running.get()
+    }
+
     /// Answers the server's `home` command: begins, ends, or tells how far it is.
     pub fn answer(
         self: &Rc<Homecoming>,

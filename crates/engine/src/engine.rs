@@ -102,6 +102,8 @@ impl Engine {
             return Err(error);
         }
         shared.state.borrow_mut().closing = true;
+        // It may have hours to go.
+        self.cancel_homecoming();
         self.requests_ended().await;
         shared.janitor_work.wake_all();
         shared.janitor_work.until(|| shared.janitor_ended.get().then_some(())).await;

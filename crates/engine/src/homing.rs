@@ -169,6 +169,10 @@ async fn all_home(shared: &Rc<Shared>) -> Result<(), Error> {
             let text = "it was ended before everything was home; nothing is lost by that";
             return Err(Error::Unsuitable(text.into()));
         }
+        if needs_room(shared) {
+            // Nobody else makes any: the background's turn is ours.
+            checkpoint(shared).await?;
+        }
         let owed = owed_blocks(&mut shared.state.borrow_mut());
         logged_home(shared, owed).await?;
         if shared.state.borrow().map.on_fast_alone() == 0 {
@@ -180,6 +184,14 @@ async fn all_home(shared: &Rc<Shared>) -> Result<(), Error> {
             shared.io.sleep(HELD_UP_NS).await;
         }
     }
+}
+
+/// Whether somebody waits for room in the log, or soon will, and dead records are all that is in the way.
+fn needs_room(shared: &Shared) -> bool {
+    let mut state = shared.state.borrow_mut();
+    let short = state.log.room_blocks() < state.log_reserve_blocks() / 2;
+    let reclaimable = state.log.oldest_live() > state.log.tail();
+    reclaimable && (short || !state.room_line.is_empty())
 }
 
 /// Brings home what the log had when the volume was opened in write-through: of that nothing is

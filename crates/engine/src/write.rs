@@ -207,7 +207,10 @@ pub(crate) async fn write_blocks(
         marks::hit(Mark::RecordOfOneRequest);
         return write_large(shared, buf, lsn, position, end).await;
     }
-    let mut log_end = None;
+    // A home may be one that a record tells of which is not written yet: without it recovery would find what the
+    // home, or the log, had before.
+    let in_place = runs.iter().any(|run| matches!(run.target, Target::Home { .. }));
+    let mut log_end = in_place.then(|| shared.state.borrow().log.unwritten_end()).flatten();
     let settled;
     if runs.len() == 1 {
         let run = runs.pop().expect("one run");
@@ -680,7 +683,7 @@ struct Part {
 async fn arrived(submitted: Submitted, run: Run, log_end: &mut Option<Lsn>) -> Part {
     let (data, outcome) = match submitted {
         Submitted::Logged(data, end) => {
-            *log_end = Some(end);
+            *log_end = (*log_end).max(Some(end));
             (data, Ok(()))
         }
         Submitted::Kept(data) => (data, Ok(())),

@@ -92,7 +92,8 @@ async fn zero_blocks(shared: &Rc<Shared>, start: u64, end: u64) -> Result<(), Er
 async fn zero_in_log(shared: &Rc<Shared>, start: u64, end: u64) -> Result<(), Error> {
     let extent_bytes = shared.geometry.extent_bytes;
     let mut at = start;
-    let mut written_until = None;
+    // Also where nothing changes: another request's record may be what has made it zeros.
+    let mut written_until = shared.state.borrow().log.unwritten_end();
     while at < end {
         let step_end = ((at / extent_bytes + EXTENTS_PER_STEP) * extent_bytes).min(end);
         let turn = admitted(shared, at, step_end).await?;

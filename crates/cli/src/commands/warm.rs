@@ -149,11 +149,12 @@ impl Warming {
             }
             thread::sleep(LOOK_EVERY);
             let now = slow_bytes(&self.atlas.tallies(ranges)?);
+            // What comes and goes, pieces of one window in each other's place, is no progress.
             if now < left {
                 moved(left - now);
                 progressed = Instant::now();
+                left = now;
             }
-            left = now;
         }
         Ok(left)
     }

@@ -346,6 +346,11 @@ impl Server {
 
     /// Changes a setting while the volume is in use.
     async fn set(&self, request: &ControlRequest) -> ControlReply {
+        if self.homecoming.is_running() {
+            let text = "everything is being brought home, which changes of settings would wait for; \
+                        'bimetal flush NAME --cancel' ends it";
+            return ControlReply::failed("running", text);
+        }
         let given = |name: &str| request.arguments.get(name).and_then(|value| value.as_str());
         let durability = given("durability").map(str::parse::<FlushMode>);
         let mode = given("mode").map(str::parse::<CacheMode>);

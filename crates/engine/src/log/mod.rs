@@ -174,6 +174,12 @@ impl Log {
         }
     }
 
+    /// End of everything appended so far, if some of it is not written yet.
+    pub fn unwritten_end(&self) -> Option<Lsn> {
+        let end = self.end();
+        (end > self.written).then_some(end)
+    }
+
     pub fn client_end(&self) -> Lsn {
         self.client_end
     }

@@ -17,7 +17,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Deed, Oracle, Record, blocks, durable, observe};
+use super::{Deed, Oracle, Record, blocks, durable, mask, observe};
 use crate::history::{Entry, History, Tick, Weight};
 use crate::sector::{BLOCK_SECTORS, Value};
 
@@ -63,7 +63,7 @@ impl Oracle {
         let mut first = None;
         for frontier in frontiers {
             let explained = self.explain_all(&views, &last_block, frontier);
-            match explained.and_then(|()| self.check_lost_bytes(frontier)) {
+            match explained.and_then(|()| self.check_lost_bytes(&views, frontier)) {
                 Ok(()) => return Ok(()),
                 Err(wrong) => first = first.or(Some(wrong)),
             }
@@ -74,14 +74,15 @@ impl Oracle {
     /// Whether what had ended and has not survived is within the bound: what began after the frontier.
     /// Writes that no block's history holds any more were settled when the volume was closed, or
     /// overwritten.
-    fn check_lost_bytes(&self, frontier: Tick) -> Result<(), String> {
+    fn check_lost_bytes(&self, views: &BTreeMap<u64, Seen>, frontier: Tick) -> Result<(), String> {
         let Some(bytes_max) = self.lost_bytes_max else { return Ok(()) };
         let entries = self.blocks.values().flat_map(|history| &history.entries);
         let open: BTreeSet<Tick> = entries.map(|entry| entry.begun).collect();
         let is_lost = |record: &&Record| {
             let ended = record.ended.is_some() && record.cuts + 1 == self.cuts;
             let data = ended && record.deed == Deed::Data;
-            data && record.begun > frontier && open.contains(&record.begun)
+            let behind = data && record.begun > frontier && open.contains(&record.begun);
+            behind && !self.may_be_overwritten(views, record)
         };
         let lost = self.records.iter().filter(is_lost);
         let bytes: u64 = lost.map(|record| record.bytes.end - record.bytes.start).sum();
@@ -91,6 +92,22 @@ impl Oracle {
             }
             false => Ok(()),
         }
+    }
+
+    /// Whether writes that were in flight together with it, or began later, are all that is seen in its place:
+    /// then it may have survived, under them.
+    fn may_be_overwritten(&self, views: &BTreeMap<u64, Seen>, record: &Record) -> bool {
+        let covers = |value: &Value| {
+            let Value::Of(write) = value else { return false };
+            let seen = self.records.get(*write as usize);
+            seen.is_some_and(|seen| seen.ended.is_none_or(|ended| ended > record.begun))
+        };
+        blocks(&record.bytes).all(|block| {
+            let mask = mask(&record.bytes, block);
+            views.get(&block).is_some_and(|seen| {
+                (0..BLOCK_SECTORS).all(|sector| mask & (1 << sector) == 0 || covers(&seen[sector]))
+            })
+        })
     }
 
     /// Whether every block is explained with this frontier.
@@ -218,6 +235,22 @@ mod tests {
         assert!(verdict(&oracle, &[0, large, large]).is_err());
         let later = write(&mut oracle, 3, 1);
         assert!(verdict(&oracle, &[large, large, 0, later]).is_err());
+    }
+
+    #[test]
+    fn what_a_survivor_may_have_overwritten_does_not_count_as_lost() {
+        let mut oracle = oracle();
+        oracle.limit_bytes(Some(BLOCK));
+        let large = oracle.begin_write(Deed::Data, 0, 2 * BLOCK, false);
+        for _ in 0..3 {
+            write(&mut oracle, 0, 1);
+        }
+        oracle.end_write(large, true);
+        assert_eq!(verdict(&oracle, &[large, large]), Ok(()));
+        write(&mut oracle, 0, 1);
+        assert_eq!(verdict(&oracle, &[large, large]), Ok(()), "no more than the bound");
+        write(&mut oracle, 0, 1);
+        assert!(verdict(&oracle, &[large, large]).unwrap_err().contains("are lost"));
     }
 
     #[test]
