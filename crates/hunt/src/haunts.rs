@@ -36,6 +36,7 @@ pub const FREE: &[Canary] = &[
     Canary::AloneOverPages,
     Canary::ClaimNotDurable,
     Canary::NotesTakenWhenWritten,
+    Canary::FreshNotAwaited,
     // Found, but its engine hangs, and to see that takes a minute.
     Canary::TailPassesMarks,
 ];
@@ -218,7 +219,6 @@ pub(crate) fn runs(canary: Canary) -> &'static [u64] {
         Canary::DeferredInPlace => &[25],
         Canary::StageSpoiledKept => &[30],
         Canary::DestageTrustsHome => &[84],
-        Canary::FreshNotAwaited => &[26],
         Canary::HomeNotNoted => &[20],
         _ => &[],
     }
