@@ -1,7 +1,7 @@
-//! Descriptors that others give a door to work with: events and drivers.
+//! Descriptors that others give a door to work with: events, drivers, and what is only watched.
 //!
-//! They are neither devices nor sockets: an event carries no bytes, and a driver answers commands
-//! when it has something to say. Clones are the same descriptor; it is closed when the last clone
+//! They are neither devices nor sockets: an event carries no bytes, a driver answers commands
+//! when it has something to say, and what is watched is read by whoever watches it. Clones are the same descriptor; it is closed when the last clone
 //! and the last operation on it are gone.
 
 use std::future::Future;
@@ -63,6 +63,26 @@ impl Driver {
     }
 }
 
+/// A descriptor that others make readable, and whose owner reads it himself.
+#[derive(Clone)]
+pub struct Watch(Rc<Handle>);
+
+impl Watch {
+    /// Takes over the descriptor. What is always readable keeps the world busy.
+    ///
+    /// # Errors
+    /// When the world cannot wait for it.
+    pub fn adopt(io: &Io, fd: OwnedFd) -> Result<Watch, IoError> {
+        let id = io.adopt(fd, Foreign::Watched)?;
+        Ok(Watch(Rc::new(Handle { io: io.clone(), id })))
+    }
+
+    /// Waits until there is something to read, or the other side is gone. Takes nothing. Submitted at once.
+    pub fn readable(&self) -> Waiting {
+        Waiting(Pending::new(&self.0, Op::Wait { event: self.0.id }))
+    }
+}
+
 /// An operation without a buffer.
 struct Pending {
     id: OpId,
@@ -86,7 +106,7 @@ impl Drop for Pending {
     }
 }
 
-/// Waits for an event; gives what it counted.
+/// Waits for an event or a descriptor; gives what the event counted.
 #[must_use = "an event that ended must not be waited for again"]
 pub struct Waiting(Pending);
 

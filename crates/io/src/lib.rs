@@ -5,7 +5,7 @@
 //!   kernel refuses io_uring); tests and the laboratory are simulated drives under virtual time.
 //! * [`Device`], [`Socket`], [`Listener`]: handles that submit operations to the world.
 //! * [`Buf`] and [`Pool`]: owned, 4 KiB-aligned buffers from one arena, with headroom.
-//! * [`Event`], [`Driver`]: what other processes and drivers give a door to work with.
+//! * [`Event`], [`Driver`], [`Watch`]: what other processes and drivers give a door to work with.
 //! * [`mailbox()`]: values from other threads, awaited by a task.
 //! * [`Volume`]: what a door (NBD, FUSE, …) serves.
 //!
@@ -28,7 +28,7 @@ pub use buf::{Buf, HEADROOM_BYTES, Pool, PoolUse};
 pub use device::{Command, Device, DeviceInfo, Transfer};
 pub use error::{ErrorKind, IoError};
 pub use executor::{Io, Sleep};
-pub use foreign::{Commanding, Driver, Event, Raising, Waiting};
+pub use foreign::{Commanding, Driver, Event, Raising, Waiting, Watch};
 pub use mailbox::{Receiver, Sender, Undelivered, mailbox};
 pub use op::{Completed, DeviceId, Lent, Op, OpId, SocketId};
 pub use socket::{Accepting, Listener, Socket, Transferring};

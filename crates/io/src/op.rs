@@ -97,9 +97,10 @@ pub enum Op {
         /// What to send.
         buf: Buf,
     },
-    /// Wait until somebody raises the event, and take what it counts, which is the result.
+    /// Wait until somebody raises the event, and take what it counts, which is the result. Of what is only watched
+    /// nothing is taken.
     Wait {
-        /// The event.
+        /// The event, or what is watched.
         event: SocketId,
     },
     /// Raise the event by one.

@@ -24,6 +24,8 @@ pub enum Foreign {
     Event,
     /// A driver that is given commands.
     Driver,
+    /// Whatever becomes readable; reading it is not the world's part.
+    Watched,
 }
 
 /// Wakes a parked world from another thread.
@@ -83,7 +85,7 @@ pub trait World {
     }
 
     /// Ends a connection in both directions; operations on it complete soon after. Ends the waits
-    /// for an event, which others may go on using.
+    /// for an event or a watched descriptor, which others may go on using.
     fn shutdown(&mut self, socket: SocketId);
 
     /// Forgets a socket: shuts it down, and releases the descriptor once the operations still in

@@ -81,7 +81,7 @@ pub(crate) enum Call {
         memory: *mut u8,
         length: usize,
     },
-    /// Until the event can be taken; taking it is the desk's part.
+    /// Until there is something to read; taking an event's count is the desk's part.
     Wait {
         fd: RawFd,
     },
@@ -437,7 +437,10 @@ impl Desk {
 
     fn take_count(&mut self, id: OpId) -> Result<u64, i32> {
         let event = SocketId(self.flight(id).target);
-        foreign::take_count(self.sockets.fd(event))
+        match self.sockets.role(event) {
+            Role::Watched => Ok(0),
+            _ => foreign::take_count(self.sockets.fd(event)),
+        }
     }
 
     fn is_shut(&mut self, id: OpId) -> bool {

@@ -267,6 +267,7 @@ impl World for Running {
                 return Err(IoError::new(ErrorKind::Unsupported, message));
             }
             Foreign::Driver => (Role::Driver, foreign::name(fd.as_fd()).into()),
+            Foreign::Watched => (Role::Watched, foreign::name(fd.as_fd()).into()),
         };
         Ok(machine.desk.sockets.add(fd, role, label))
     }

@@ -24,6 +24,8 @@ pub(crate) enum Role {
     Event,
     /// A driver's file.
     Driver,
+    /// What becomes readable and is read by its owner.
+    Watched,
 }
 
 struct Entry {
@@ -88,6 +90,10 @@ impl Sockets {
         self.entry(id).shut
     }
 
+    pub(crate) fn role(&mut self, id: SocketId) -> Role {
+        self.entry(id).role
+    }
+
     pub(crate) fn fd(&mut self, id: SocketId) -> RawFd {
         self.entry(id).fd.as_raw_fd()
     }
@@ -101,7 +107,7 @@ impl Sockets {
             // Fails only where the peer has already gone, which is what we want.
             let _ = rustix::net::shutdown(entry.fd.as_fd(), rustix::net::Shutdown::Both);
         }
-        matches!(entry.role, Role::Listener | Role::AdoptedListener | Role::Event)
+        matches!(entry.role, Role::Listener | Role::AdoptedListener | Role::Event | Role::Watched)
     }
 
     /// The handle is gone: releases the socket now, or after its last operation.

@@ -11,36 +11,29 @@
 //! A server that is killed leaves its mount behind; every access then fails with `ENOTCONN`. The
 //! next [`FuseDoor::mount`] at the same place takes the remains away.
 
+mod connection;
 mod file_system;
 pub mod loop_device;
 mod mount_point;
 mod mount_table;
 mod pressure;
+mod protocol;
 mod request;
 mod sectors;
 mod service;
-mod spare;
 
 use std::cell::Cell;
-use std::ffi::OsStr;
 use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::SystemTime;
 
-use fuser::{BackgroundSession, Config, MountOption, Session};
+use fuser::{Config, MountOption, Session};
 use io::{ErrorKind, Io, IoError, Volume, WaitList, mailbox};
 
+use connection::{Connection, Greeting};
 use file_system::FileSystem;
 pub use pressure::{become_io_flusher, lock_memory};
 use service::Service;
-use spare::Spares;
-
-/// Requests that wait between the session threads and the executor. The executor takes all of
-/// them at once, so this bounds a burst, not the depth of the queue.
-const MAILBOX_REQUESTS: usize = 64;
 
 /// How the file is to appear.
 #[derive(Debug, Clone)]
@@ -68,10 +61,8 @@ pub struct FuseDoor {
     file_name: String,
     recovered: Option<String>,
     /// Never dropped: its destructor (fuser 0.18) unmounts whatever lies on the directory by then,
-    /// which may be another server's. What leaks is one descriptor of a dead connection.
-    _session: ManuallyDrop<BackgroundSession>,
-    /// The session's thread has ended, so there is no mount left, whoever removed it.
-    session_over: Arc<AtomicBool>,
+    /// which may be another server's. What leaks is one descriptor of nothing.
+    _session: ManuallyDrop<Session<Greeting>>,
     state: Rc<State>,
 }
 
@@ -79,7 +70,9 @@ pub struct FuseDoor {
 struct State {
     /// We have unmounted; after a detach the session may still be going on.
     unmounted: Cell<bool>,
-    /// Everything is answered.
+    /// There is no mount left, whoever removed it.
+    gone: Cell<bool>,
+    /// No message is taken any more.
     ended: Cell<bool>,
     changed: WaitList,
 }
@@ -102,35 +95,32 @@ impl FuseDoor {
 
         let info = volume.info();
         let read_only = options.read_only || info.read_only;
-        let (sender, receiver) = mailbox(MAILBOX_REQUESTS);
-        let session_over = Arc::new(AtomicBool::new(false));
         let file_system = FileSystem {
-            name: OsStr::new(&options.file_name).to_owned(),
+            name: options.file_name.clone(),
             size_bytes: info.size_bytes,
             preferred_bytes: info.preferred_bytes,
             read_only,
             owner: (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw()),
-            mounted_at: SystemTime::now(),
-            written_at: AtomicU64::new(0),
-            requests: sender,
-            spares: Spares::default(),
-            over: session_over.clone(),
+            mounted_ns: file_system::now_ns(),
+            written_ns: Cell::new(0),
         };
-        let session = Session::new(file_system, &mount_dir, &config(&options, read_only))
-            .and_then(Session::spawn)
+        let session = Session::new(Greeting, &mount_dir, &config(&options, read_only))
             .map_err(|cause| mount_point::explain(&mount_dir, &cause))?;
+        let connection = Connection::of(&io, &session)?;
 
         let state = Rc::new(State::default());
-        let service = Rc::new(Service::new(io.clone(), volume));
+        let service = Rc::new(Service::new(io.clone(), volume, connection, file_system));
         let serving = state.clone();
         io.spawn(async move {
-            service.run(receiver).await;
+            // After a message that nobody understands the connection ends, and with it the use of the file; the
+            // mount itself is there until it is taken away.
+            serving.gone.set(service.run().await.is_ok());
             serving.ended.set(true);
             serving.changed.wake_all();
         });
         let file_name = options.file_name;
         let _session = ManuallyDrop::new(session);
-        Ok(FuseDoor { mount_dir, file_name, recovered, _session, session_over, state })
+        Ok(FuseDoor { mount_dir, file_name, recovered, _session, state })
     }
 
     /// Where the file is.
@@ -180,7 +170,7 @@ impl FuseDoor {
 
     /// Asked before each unmount: by then something else may lie on the directory.
     fn is_mounted(&self) -> bool {
-        !self.state.unmounted.get() && !self.session_over.load(Ordering::Acquire)
+        !self.state.unmounted.get() && !self.state.gone.get()
     }
 }
 
@@ -213,15 +203,11 @@ fn config(options: &FuseOptions, read_only: bool) -> Config {
         MountOption::DefaultPermissions,
         MountOption::NoExec,
         MountOption::NoAtime,
-        MountOption::CUSTOM(format!("max_read={}", file_system::REQUEST_BYTES_MAX)),
+        MountOption::CUSTOM(format!("max_read={}", connection::REQUEST_BYTES_MAX)),
     ];
     if read_only {
         config.mount_options.push(MountOption::RO);
     }
-    // One session thread, which is the default. It only hands requests over; more of them, with or
-    // without descriptors of their own, took requests from each other and were slower at every
-    // depth (4 KiB direct reads at depth 1, two cores: 26 to 51 thousand per second with one
-    // thread, 13 to 28 thousand with two).
     config
 }
 

@@ -1,26 +1,37 @@
-//! Answers the file's requests on the executor.
+//! Takes the kernel's messages and answers them, on the executor.
 //!
 //! * Requests run at the same time, each in a task of its own; the bytes they hold in buffers are
-//!   bounded by [`IN_FLIGHT_BYTES_MAX`], and beyond it the session threads wait.
+//!   bounded by [`IN_FLIGHT_BYTES_MAX`], and beyond it messages stay with the kernel.
 //! * Byte ranges become whole sectors here: reads take the sectors around a range, changes
 //!   rewrite the sectors at its edges (see [`Sectors`] for what keeps that safe).
 //! * The end of the file is the end of the volume: reads stop there, writes that begin there fail
 //!   with `ENOSPC` like on a block device, and writes across it are cut.
 
-use std::collections::VecDeque;
 use std::rc::Rc;
 
-use fuser::Errno;
 use io::units::{GIB, MIB};
-use io::{
-    Buf, Durability, ErrorKind, Gate, Io, IoError, Place, Receiver, Volume, VolumeInfo, ZeroMode,
-};
+use io::{Buf, Durability, ErrorKind, Gate, Io, IoError, Place, Volume, VolumeInfo, ZeroMode};
 
-use super::request::{Request, SeekTarget};
+use super::connection::{Connection, Head, REQUEST_BYTES_MAX, Received};
+use super::file_system::{FILE, FileSystem};
+use super::protocol::{Answer, WRITE_HEAD_BYTES};
+use super::request::{Message, Request, SeekTarget};
 use super::sectors::Sectors;
 
 /// Bytes of requests under way: 64 of the largest, enough for any drive's queue.
 const IN_FLIGHT_BYTES_MAX: u64 = 64 * MIB;
+
+/// Of a write of so much, the memory it was received into goes on to the drives, large as it is. What is smaller is
+/// copied into a buffer of its size.
+const KEPT_BYTES_MIN: u32 = 128 << 10;
+
+/// Messages, and bytes of them, taken before the tasks that they became may run: the first of many should be on
+/// its way to a drive while the last is received.
+const TAKEN_MAX: u32 = 16;
+const TAKEN_BYTES_MAX: u64 = 256 << 10;
+
+/// Answers of so much go out one a round: what comes in meanwhile should be on its way to a drive while the next is copied.
+const LARGE_ANSWER_BYTES_MIN: usize = 256 << 10;
 
 /// What one look at the map covers while seeking, in bytes and runs; other tasks run in between.
 const SEEK_WINDOW_BYTES: u64 = GIB;
@@ -31,7 +42,20 @@ pub(super) struct Service<V> {
     io: Io,
     volume: Rc<V>,
     info: VolumeInfo,
+    connection: Connection,
+    file_system: FileSystem,
     sectors: Sectors,
+    /// One passes at a time.
+    large_answers: Gate,
+}
+
+/// What is done in a task of its own. Offsets and lengths are bytes.
+enum Work {
+    Read { at: u64, length: u32 },
+    Write { at: u64, data: Buf, durability: Durability },
+    Flush,
+    Zero { at: u64, length: u64, mode: ZeroMode },
+    Seek { at: u64, target: SeekTarget },
 }
 
 /// A byte range and the whole sectors around it.
@@ -59,53 +83,159 @@ impl Framed {
 }
 
 impl<V: Volume> Service<V> {
-    pub(super) fn new(io: Io, volume: Rc<V>) -> Service<V> {
+    pub(super) fn new(
+        io: Io,
+        volume: Rc<V>,
+        connection: Connection,
+        file_system: FileSystem,
+    ) -> Service<V> {
         let info = volume.info();
-        Service { io, volume, info, sectors: Sectors::default() }
+        let sectors = Sectors::default();
+        let large_answers = Gate::new(1);
+        Service { io, volume, info, connection, file_system, sectors, large_answers }
     }
 
-    /// Serves until the session has ended and everything is answered.
-    pub(super) async fn run(self: Rc<Self>, mut requests: Receiver<Request>) {
+    /// Serves until the mount is gone.
+    ///
+    /// # Errors
+    /// The kernel's driver behaves as none that is known.
+    pub(super) async fn run(self: Rc<Self>) -> Result<(), IoError> {
         let gate = Gate::new(IN_FLIGHT_BYTES_MAX);
-        let mut batch = VecDeque::new();
-        while requests.receive_all(&mut batch).await {
-            for request in batch.drain(..) {
-                // Waiting here leaves the rest in the mailbox, whose bound stops the threads.
-                let pass = gate.enter(request.buffer_bytes()).await;
-                let service = self.clone();
-                self.io.spawn(async move {
-                    service.serve(request).await;
-                    drop(pass);
-                });
+        let mut head: Head = [0; WRITE_HEAD_BYTES];
+        let mut rest = self.io.pool().take(REQUEST_BYTES_MAX as usize);
+        let (mut taken, mut taken_bytes) = (0, 0);
+        loop {
+            let bytes = match self.connection.receive(&mut head, &mut rest)? {
+                Received::Message(bytes) => bytes,
+                Received::Over => return Ok(()),
+                Received::Nothing => {
+                    self.connection.readable().await?;
+                    (taken, taken_bytes) = (0, 0);
+                    continue;
+                }
+            };
+            taken += 1;
+            taken_bytes += bytes as u64;
+            let front = &head[..bytes.min(WRITE_HEAD_BYTES)];
+            let behind = &rest[..bytes.saturating_sub(WRITE_HEAD_BYTES)];
+            let message = Message::parse(front);
+            let request = message.map(|message| message.request);
+            let whole;
+            let message = match request {
+                // Its data is no part of what is taken apart.
+                Some(Request::Write { .. }) => message,
+                _ if behind.is_empty() => message,
+                _ => {
+                    whole = [front, behind].concat();
+                    Message::parse(&whole)
+                }
+            };
+            let Some(Message { number, request }) = message else {
+                let told = format!("the FUSE driver sent {bytes} bytes that are no message");
+                return Err(IoError::new(ErrorKind::Io, told));
+            };
+            let (work, held_bytes) = match request {
+                Request::Forget => continue,
+                Request::Read { at, length } => {
+                    let length = length.min(REQUEST_BYTES_MAX);
+                    (Work::Read { at, length }, length)
+                }
+                Request::Write { length, .. } if behind.len() != length as usize => {
+                    self.connection.answer(number, Err(libc::EINVAL));
+                    continue;
+                }
+                Request::Write { at, length, durability } => {
+                    let (data, held_bytes) = self.keep(&mut rest, length);
+                    (Work::Write { at, data, durability }, held_bytes)
+                }
+                Request::Flush => (Work::Flush, 0),
+                Request::Zero { at, length, keeps_size, .. }
+                    if !keeps_size && at + length > self.info.size_bytes =>
+                {
+                    // The file would have to grow.
+                    self.connection.answer(number, Err(libc::ENOSPC));
+                    continue;
+                }
+                Request::Zero { at, length, mode, .. } => (Work::Zero { at, length, mode }, 0),
+                Request::Seek { node: FILE, at, target } => (Work::Seek { at, target }, 0),
+                Request::Seek { .. } => {
+                    self.connection.answer(number, Err(libc::EINVAL));
+                    continue;
+                }
+                request => {
+                    match self.file_system.answer(request) {
+                        Ok(answer) => self.connection.answer(number, Ok(&answer.0)),
+                        Err(errno) => self.connection.answer(number, Err(errno)),
+                    }
+                    if request == Request::Destroy {
+                        return Ok(());
+                    }
+                    continue;
+                }
+            };
+            // Waiting here leaves the rest with the kernel.
+            let pass = gate.enter(u64::from(held_bytes)).await;
+            let service = self.clone();
+            self.io.spawn(async move {
+                service.serve(number, work).await;
+                drop(pass);
+            });
+            if taken >= TAKEN_MAX || taken_bytes >= TAKEN_BYTES_MAX {
+                self.io.yield_now().await;
+                (taken, taken_bytes) = (0, 0);
             }
         }
     }
 
-    async fn serve(&self, request: Request) {
-        match request {
-            Request::Read { at, length, reply } => match self.read(at, length).await {
-                Ok((buf, range)) => reply.data(&buf[range]),
-                Err(error) => reply.error(errno(&error)),
+    /// The front of what was received, as a buffer of its own, and how much memory that holds.
+    fn keep(&self, received: &mut Buf, length: u32) -> (Buf, u32) {
+        if length >= KEPT_BYTES_MIN {
+            let fresh = self.io.pool().take(REQUEST_BYTES_MAX as usize);
+            let mut kept = std::mem::replace(received, fresh);
+            kept.truncate(length as usize);
+            return (kept, REQUEST_BYTES_MAX);
+        }
+        let mut copy = self.io.pool().take(length as usize);
+        copy.copy_from_slice(&received[..length as usize]);
+        (copy, length)
+    }
+
+    async fn serve(&self, number: u64, work: Work) {
+        let connection = &self.connection;
+        let done = match work {
+            Work::Read { at, length } => match self.read(at, length).await {
+                Ok((buf, range)) if range.len() < LARGE_ANSWER_BYTES_MIN => {
+                    return connection.answer(number, Ok(&buf[range]));
+                }
+                Ok((buf, range)) => {
+                    let _turn = self.large_answers.enter(1).await;
+                    connection.answer(number, Ok(&buf[range]));
+                    return self.io.yield_now().await;
+                }
+                Err(error) => Err(error),
             },
-            Request::Write { at, data, durability, reply } => {
-                match self.write(at, &data, durability).await {
-                    Ok(count) => reply.written(count as u32),
-                    Err(error) => reply.error(errno(&error)),
+            Work::Write { at, data, durability } => {
+                self.file_system.note_write();
+                match self.write(at, data, durability).await {
+                    Ok(count) => {
+                        let mut answer = Answer::default();
+                        answer.u32(count as u32).u32(0);
+                        return connection.answer(number, Ok(&answer.0));
+                    }
+                    Err(error) => Err(error),
                 }
             }
-            Request::Flush { reply } => match self.volume.flush().await {
-                Ok(()) => reply.ok(),
-                Err(error) => reply.error(errno(&error)),
+            Work::Flush => self.volume.flush().await,
+            Work::Zero { at, length, mode } => {
+                self.file_system.note_write();
+                self.zero(at, length, mode).await
+            }
+            Work::Seek { at, target } => match self.seek(at, target).await {
+                Some(found) => return connection.answer(number, Ok(&found.to_ne_bytes())),
+                None => return connection.answer(number, Err(libc::ENXIO)),
             },
-            Request::Zero { at, length, mode, reply } => match self.zero(at, length, mode).await {
-                Ok(()) => reply.ok(),
-                Err(error) => reply.error(errno(&error)),
-            },
-            Request::Seek { at, target, reply } => match self.seek(at, target).await {
-                Some(found) => reply.offset(found as i64),
-                None => reply.error(Errno::ENXIO),
-            },
-        }
+        };
+        connection.answer(number, done.map(|()| &[][..]).map_err(|error| errno(&error)));
     }
 
     /// The range cut at the end of the volume, with the sectors around it.
@@ -131,7 +261,7 @@ impl<V: Volume> Service<V> {
     }
 
     /// How many bytes were written: all, unless the end of the volume is in the way.
-    async fn write(&self, at: u64, data: &[u8], durability: Durability) -> Result<usize, IoError> {
+    async fn write(&self, at: u64, data: Buf, durability: Durability) -> Result<usize, IoError> {
         let range = self.frame(at, data.len() as u64);
         let count = (range.end - range.at) as usize;
         if count == 0 {
@@ -140,11 +270,15 @@ impl<V: Volume> Service<V> {
         }
         let whole = range.is_whole();
         let _changing = self.sectors.change(range.frame_at, range.frame_end, !whole).await;
-        let mut buf = self.io.pool().take(range.frame_bytes());
-        if !whole {
-            buf = self.read_edges(range, buf).await?;
+        let mut buf = data;
+        if whole {
+            buf.truncate(count);
+        } else {
+            let frame = self.io.pool().take(range.frame_bytes());
+            let mut frame = self.read_edges(range, frame).await?;
+            frame[range.inner()].copy_from_slice(&buf[..count]);
+            buf = frame;
         }
-        buf[range.inner()].copy_from_slice(&data[..count]);
         self.write_sectors(range.frame_at, buf, durability).await.map(|()| count)
     }
 
@@ -268,12 +402,12 @@ impl<V: Volume> Service<V> {
 
 /// What a client of the file is told. The numbers of the drives stay inside: a client could take
 /// an `ENOTCONN` of a slow drive for the state of its own mount.
-fn errno(error: &IoError) -> Errno {
+fn errno(error: &IoError) -> i32 {
     match error.kind {
-        ErrorKind::Io | ErrorKind::Disconnected => Errno::EIO,
-        ErrorKind::NoSpace => Errno::ENOSPC,
-        ErrorKind::ReadOnly => Errno::EROFS,
-        ErrorKind::Range => Errno::EINVAL,
-        ErrorKind::Unsupported => Errno::EOPNOTSUPP,
+        ErrorKind::Io | ErrorKind::Disconnected => libc::EIO,
+        ErrorKind::NoSpace => libc::ENOSPC,
+        ErrorKind::ReadOnly => libc::EROFS,
+        ErrorKind::Range => libc::EINVAL,
+        ErrorKind::Unsupported => libc::EOPNOTSUPP,
     }
 }

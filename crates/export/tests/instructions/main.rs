@@ -28,7 +28,7 @@ use wire::{Asked, Script};
 const BLOCK: u64 = 4096;
 
 /// Route, instructions, and entries into the kernel in hundredths, which are measured and a quarter. Measured and a
-/// half where threads of the door and the kernel's other side take turns as they like: at FUSE.
+/// half where the real kernel is the other side, which takes turns with the door as it likes: at FUSE.
 const BUDGETS: [(&str, i64, u64); 16] = [
     ("nbd-read-1", 9_000, 250),
     ("nbd-read-32", 3_700, 8),
@@ -42,9 +42,9 @@ const BUDGETS: [(&str, i64, u64); 16] = [
     ("ublk-read-32", 3_000, 8),
     ("ublk-write-1", 4_500, 250),
     ("ublk-write-32", 3_000, 8),
-    ("fuse-read-1", 7_700, 125),
-    ("fuse-read-32", 5_200, 125),
-    ("fuse-write-1", 9_900, 125),
+    ("fuse-read-1", 10_900, 250),
+    ("fuse-read-32", 6_000, 125),
+    ("fuse-write-1", 12_800, 250),
     ("fuse-write-32", 7_400, 125),
 ];
 

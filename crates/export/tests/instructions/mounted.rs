@@ -1,17 +1,21 @@
 //! The FUSE door with the real kernel on its other side, and a program that reads and writes the file. That
 //! program is this one again, in a process of its own: what it costs is not counted, and neither is the kernel.
 
+use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::process::Command;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use export::fuse::{FuseDoor, FuseOptions, Unmount};
-use io::mailbox;
+use io::{Completed, Foreign, Io, IoError, Op, OpId, Park, Pool, SocketId, Unpark, World, mailbox};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use crate::wire::Asked;
-use crate::{Passed, ring, wire};
+use crate::{Passed, wire};
 
 /// What the program that uses the file is told first.
 const CLIENT: &str = "use-the-file";
@@ -60,9 +64,106 @@ fn ask(file: &File, writes: bool, count: u64) -> std::io::Result<()> {
     Ok(())
 }
 
+/// Wakes the executor's thread.
+struct Bell(OwnedFd);
+
+impl Unpark for Bell {
+    fn unpark(&self) {
+        rustix::io::write(&self.0, &1_u64.to_ne_bytes()).expect("a counter has room");
+    }
+}
+
+/// A world of one drive, which has everything done in the next round, and of one descriptor to watch, which is real.
+struct Window {
+    now_ns: u64,
+    bell: Arc<Bell>,
+    watched: Option<OwnedFd>,
+    /// Who waits for what is watched.
+    waiting: Option<OpId>,
+    submitted: bool,
+    done: Vec<Completed>,
+    asked: Rc<RefCell<Asked>>,
+}
+
+fn window() -> (Io, Rc<RefCell<Asked>>) {
+    let asked = Rc::new(RefCell::default());
+    let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).expect("an eventfd");
+    let window = Window {
+        now_ns: 0,
+        bell: Arc::new(Bell(bell)),
+        watched: None,
+        waiting: None,
+        submitted: false,
+        done: Vec::new(),
+        asked: Rc::clone(&asked),
+    };
+    (Io::new(Box::new(window), Pool::new(16 << 20)), asked)
+}
+
+impl World for Window {
+    fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    fn random(&mut self) -> u64 {
+        4
+    }
+
+    fn submit(&mut self, id: OpId, op: Op) {
+        self.submitted = true;
+        let buf = match op {
+            Op::Wait { .. } => {
+                self.waiting = Some(id);
+                return;
+            }
+            Op::Read { buf, .. } | Op::Write { buf, .. } => buf,
+            other => panic!("nobody asks for this here: {other:?}"),
+        };
+        self.done.push(Completed { id, buf: Some(buf), result: Ok(0) });
+    }
+
+    fn poll(&mut self, park: Park, done: &mut Vec<Completed>) {
+        self.now_ns += 1000;
+        if std::mem::take(&mut self.submitted) {
+            self.asked.borrow_mut().rounds += 1;
+        }
+        let mut looked_at = vec![PollFd::new(&self.bell.0, PollFlags::IN)];
+        let watched = self.watched.as_ref().filter(|_| self.waiting.is_some());
+        looked_at.extend(watched.map(|watched| PollFd::new(watched, PollFlags::IN)));
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let patience = (park == Park::Never || !self.done.is_empty()).then_some(&at_once);
+        poll(&mut looked_at, patience).expect("descriptors that are open");
+        let readable = looked_at.get(1).is_some_and(|watched| !watched.revents().is_empty());
+        if !looked_at[0].revents().is_empty() {
+            rustix::io::read(&self.bell.0, &mut [0; 8]).expect("a counter that was raised");
+        }
+        if readable {
+            let id = self.waiting.take().expect("watched for somebody only");
+            self.done.push(Completed { id, buf: None, result: Ok(0) });
+        }
+        done.append(&mut self.done);
+    }
+
+    fn adopt(&mut self, fd: OwnedFd, what: Foreign) -> Result<SocketId, IoError> {
+        assert_eq!(what, Foreign::Watched);
+        assert!(self.watched.replace(fd).is_none(), "one mount has one descriptor");
+        Ok(SocketId(0))
+    }
+
+    fn shutdown(&mut self, _: SocketId) {}
+
+    fn close(&mut self, _: SocketId) {
+        self.watched = None;
+    }
+
+    fn unparker(&self) -> Option<Arc<dyn Unpark>> {
+        Some(self.bell.clone())
+    }
+}
+
 /// Mounts the file and lets it be used.
 pub fn send(kind: &str, count: u64, depth: u64) -> Asked {
-    let (io, board) = ring::hall(ring::Script { writes: false, count: 0, depth: 0 });
+    let (io, asked) = window();
     let directory = tempfile::tempdir().expect("a directory");
     let options = FuseOptions {
         mount_dir: directory.path().to_owned(),
@@ -83,5 +184,5 @@ pub fn send(kind: &str, count: u64, depth: u64) -> Asked {
     assert!(status.success(), "the program that uses the file failed");
     io.block_on(door.unmount(Unmount::WhenUnused)).expect("nobody uses the file");
     io.drop_tasks();
-    board.asked.take()
+    asked.take()
 }

@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use io::{Driver, ErrorKind, Event};
+use io::{Driver, ErrorKind, Event, Watch};
 use rustix::event::{EventfdFlags, eventfd};
 use uring::Backend;
 
@@ -15,6 +15,7 @@ on_both!(
     raising_reaches_who_else_holds_the_event,
     shutting_an_event_down_ends_the_wait_and_leaves_the_event,
     what_is_no_event_is_refused,
+    what_is_watched_is_told_of_and_left_to_its_owner,
     a_driver_answers_commands_where_there_is_a_ring,
 );
 
@@ -105,6 +106,28 @@ fn what_is_no_event_is_refused(backend: Backend) {
     let file = std::fs::File::open("/dev/zero").unwrap();
     let error = Event::adopt(&io, file.into()).err().expect("a refusal");
     assert!(error.message.contains("eventfd was wanted"), "{error}");
+}
+
+fn what_is_watched_is_told_of_and_left_to_its_owner(backend: Backend) {
+    let (io, _kernel) = start(backend);
+    let (reader, writer) = std::io::pipe().unwrap();
+    let watch = Watch::adopt(&io, reader.try_clone().unwrap().into()).unwrap();
+    let other = writer.try_clone().unwrap();
+    let sender = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(5));
+        assert_eq!(rustix::io::write(&other, b"ab"), Ok(2));
+    });
+    io.block_on(watch.readable()).unwrap();
+    sender.join().unwrap();
+    // Nothing was taken, so it is told again.
+    io.block_on(watch.readable()).unwrap();
+    let mut taken = [0; 8];
+    assert_eq!(rustix::io::read(&reader, &mut taken), Ok(2));
+    assert_eq!(&taken[..2], b"ab");
+    // That nobody is left to write is told, too.
+    drop(writer);
+    io.block_on(watch.readable()).unwrap();
+    assert_eq!(rustix::io::read(&reader, &mut taken), Ok(0));
 }
 
 /// `/dev/null` takes every command (since Linux 5.19); a plain file takes none.
