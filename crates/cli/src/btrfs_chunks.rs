@@ -41,8 +41,8 @@ impl BtrfsChunks {
 
 fn parse_chunks(text: &str) -> Result<Vec<Chunk>, String> {
     let mut chunks: Vec<Chunk> = Vec::new();
-    // The chunk that the lines are about: its address, its length, how many copies it has.
-    let mut current: Option<(u64, u64, u64)> = None;
+    // The chunk that the lines are about: its address and its length.
+    let mut current: Option<(u64, u64)> = None;
     let after = |words: &[&str], name: &str| {
         let place = words.iter().position(|word| *word == name)?;
         words.get(place + 1)?.parse::<u64>().ok()
@@ -52,15 +52,11 @@ fn parse_chunks(text: &str) -> Result<Vec<Chunk>, String> {
         if let Some(place) = words.iter().position(|word| *word == "CHUNK_ITEM") {
             // item 2 key (FIRST_CHUNK_TREE CHUNK_ITEM 22020096) itemoff 15975 itemsize 112
             let address = words.get(place + 1).map(|word| word.trim_end_matches(')'));
-            current = address.and_then(|word| word.parse().ok()).map(|address| (address, 0, 0));
+            current = address.and_then(|word| word.parse().ok()).map(|address| (address, 0));
         } else if words.contains(&"item") {
             current = None;
-        } else if let Some((address, length, _)) = &mut current {
-            if line.contains("RAID0")
-                || line.contains("RAID10")
-                || line.contains("RAID5")
-                || line.contains("RAID6")
-            {
+        } else if let Some((address, length)) = &mut current {
+            if ["RAID0", "RAID10", "RAID5", "RAID6"].iter().any(|kind| line.contains(kind)) {
                 return Err("Btrfs that stripes over devices is not understood".to_owned());
             }
             if words.first() == Some(&"length") {

@@ -133,9 +133,7 @@ fn a_copy_of_an_attached_volume_is_not_given_its_device() {
     }
     let place = Place::new();
     place.create("v", "64M", "128M");
-    for drive in ["fast", "slow"] {
-        fs::copy(place.path(&format!("v.{drive}")), place.path(&format!("copy.{drive}"))).unwrap();
-    }
+    place.copy_drives("v", "copy");
     let attachment = place.attach("v");
     for words in [&["attach"][..], &["attach", "--ublk"], &["detach"]] {
         let copy = ["--fast", "copy.fast", "--slow", "copy.slow"];

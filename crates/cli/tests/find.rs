@@ -83,9 +83,7 @@ fn destroying_takes_the_drives_of_one_volume_and_only_its_own_file() {
         place.bimetal(&["check", name]).expect(0, &[]);
     }
     // A copy has the name and the identity, but the file leads to what it is a copy of.
-    for drive in ["fast", "slow"] {
-        fs::copy(place.path(&format!("v.{drive}")), place.path(&format!("copy.{drive}"))).unwrap();
-    }
+    place.copy_drives("v", "copy");
     let said = destroy("copy.fast", "copy.slow");
     assert!(said.code == 0 && said.out.contains("v.toml leads to another drive"), "{said:?}");
     place.bimetal(&["check", "v"]).expect(0, &[]);
@@ -129,9 +127,7 @@ fn destroying_what_cannot_be_wiped_is_a_failure_and_keeps_the_file() {
 fn a_copy_of_a_served_volume_is_not_taken_for_it() {
     let place = Place::new();
     place.create("v", "64M", "128M");
-    for drive in ["fast", "slow"] {
-        fs::copy(place.path(&format!("v.{drive}")), place.path(&format!("copy.{drive}"))).unwrap();
-    }
+    place.copy_drives("v", "copy");
     let server = place.serve(&["v"]);
     let copy = ["--fast", "copy.fast", "--slow", "copy.slow"];
     for verb in [&["status"][..], &["lost"], &["check"], &["detach"], &["destroy", "--yes"]] {

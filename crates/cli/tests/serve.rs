@@ -3,7 +3,10 @@
 mod support;
 
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use rustix::process::Signal;
 use support::*;
@@ -400,9 +403,7 @@ fn tls_lets_in_who_has_the_key_and_nobody_else() {
 fn a_copy_is_not_served_as_the_block_device_that_a_killed_server_left() {
     let place = Place::new();
     place.create("v", "64M", "128M");
-    for drive in ["fast", "slow"] {
-        fs::copy(place.path(&format!("v.{drive}")), place.path(&format!("copy.{drive}"))).unwrap();
-    }
+    place.copy_drives("v", "copy");
     let record = serde_json::json!({
         "pid": 1,
         "background": true,
@@ -425,4 +426,53 @@ fn a_copy_is_not_served_as_the_block_device_that_a_killed_server_left() {
     assert!(record_path.exists(), "it is refused the next time too");
     let own = said("v");
     assert!(own.code == 1 && !own.err.contains("was left"), "{own:?}");
+}
+
+/// QEMU waits for its server when told to (`reconnect-delay`), and asks again for what was not answered.
+#[test]
+fn a_client_that_reconnects_sees_no_error_over_a_restart_and_a_kill() {
+    if !has_tools("clients that reconnect", &["qemu-io"]) {
+        return;
+    }
+    let place = Place::new();
+    place.create("vol0", "512M", "1G");
+    let mut server = Some(place.serve(&["vol0"]));
+    let uri = server.as_ref().unwrap().uri.clone();
+    let socket = uri.rsplit_once("socket=").expect("a unix socket").1;
+    let drive =
+        format!("driver=nbd,server.type=unix,server.path={socket},export=vol0,reconnect-delay=60");
+    let mut client = Command::new("qemu-io");
+    client.args(["--image-opts", &drive]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut client = client.spawn().unwrap();
+    let mut orders = client.stdin.take().unwrap();
+    let mut said = BufReader::new(client.stdout.take().unwrap());
+    let mut heard = String::new();
+    let mut hear = |what: &str| {
+        while !heard.contains(what) {
+            let before = heard.len();
+            said.read_line(&mut heard).unwrap();
+            assert!(heard.len() > before && !heard.contains("rror"), "{what}: {heard}");
+        }
+        heard.clear();
+    };
+    for (round, killed) in [(1, true), (2, false), (3, true)] {
+        let at = round * 128;
+        writeln!(orders, "write -P {round} {at}k 64k\nflush").unwrap();
+        hear("wrote 65536/65536");
+        let old = server.take().unwrap();
+        if killed {
+            old.kill();
+        } else {
+            assert_eq!(old.stop().code(), Some(0));
+        }
+        // Asked while nobody is there to answer.
+        writeln!(orders, "write -P {round} {}k 64k", at + 64).unwrap();
+        std::thread::sleep(Duration::from_millis(200));
+        server = Some(place.serve(&["vol0"]));
+        hear("wrote 65536/65536");
+        writeln!(orders, "read -P {round} {at}k 128k").unwrap();
+        hear("read 131072/131072");
+    }
+    writeln!(orders, "quit").unwrap();
+    assert!(client.wait().unwrap().success());
 }

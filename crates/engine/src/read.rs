@@ -5,6 +5,7 @@
 use std::rc::Rc;
 
 use io::{Buf, HEADROOM_BYTES, IoError, Lent, Transfer};
+use smallvec::{SmallVec, smallvec};
 
 use crate::address::{BLOCK_BYTES, BlockId, ExtentId, Lsn, Tier};
 use crate::ahead::Foreseen;
@@ -47,7 +48,7 @@ pub(crate) enum Source {
     /// Memory: blocks that are on their way home.
     Memory { first: BlockId, count: u64 },
     /// Neighbouring blocks of the log, from this LSN; each block has its CRC.
-    Log { lsn: Lsn, position: u64, crcs: Vec<u32> },
+    Log { lsn: Lsn, position: u64, crcs: SmallVec<[u32; 4]> },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,6 +56,9 @@ pub(crate) struct Part {
     pub source: Source,
     pub bytes: usize,
 }
+
+/// The parts of a request: one, mostly, which needs no memory of its own.
+pub(crate) type Parts = SmallVec<[Part; 1]>;
 
 /// Reads whole blocks.
 pub(crate) async fn read_blocks(
@@ -113,8 +117,8 @@ pub(crate) async fn read_lent(shared: &Rc<Shared>, at: u64, memory: Lent) -> boo
 }
 
 /// Cuts the request into parts. The second value: this much of the log must be written first.
-fn plan(state: &State, at: u64, length: usize) -> (Vec<Part>, Option<Lsn>) {
-    let mut parts: Vec<Part> = Vec::with_capacity(1);
+fn plan(state: &State, at: u64, length: usize) -> (Parts, Option<Lsn>) {
+    let mut parts = Parts::new();
     let extent_bytes = state.geometry.extent_bytes;
     let end = at + length as u64;
     let mut needs = None;
@@ -144,7 +148,7 @@ fn plan(state: &State, at: u64, length: usize) -> (Vec<Part>, Option<Lsn>) {
                     if lsn >= state.log.written() && !canary!(ReadBeforeWritten) {
                         needs = needs.max(Some(Lsn(lsn.0 + 1)));
                     }
-                    Source::Log { lsn, position: state.log.position(lsn), crcs: vec![crc] }
+                    Source::Log { lsn, position: state.log.position(lsn), crcs: smallvec![crc] }
                 }
                 Some(Logged::Zero { .. }) if canary!(ZerosReadHome) => home(cursor - extent_start),
                 Some(Logged::Zero { .. }) => Source::Zeros,
@@ -179,7 +183,7 @@ fn home_source(state: &State, extent: ExtentId, offset: u64) -> Source {
 }
 
 /// Appends a part, merging it with the last one when they are neighbours on the drive.
-fn push(parts: &mut Vec<Part>, source: Source, bytes: usize) {
+fn push(parts: &mut Parts, source: Source, bytes: usize) {
     if let Some(last) = parts.last_mut() {
         let behind = last.bytes as u64;
         let merges = match (&mut last.source, &source) {
@@ -205,7 +209,7 @@ fn push(parts: &mut Vec<Part>, source: Source, bytes: usize) {
                 Source::Log { position, crcs, .. },
                 Source::Log { position: position2, crcs: crcs2, .. },
             ) if *position + behind == *position2 => {
-                crcs.extend(crcs2);
+                crcs.extend_from_slice(crcs2);
                 true
             }
             _ => false,
@@ -220,7 +224,7 @@ fn push(parts: &mut Vec<Part>, source: Source, bytes: usize) {
 
 /// Tells the policy of the request, counts where it is served, and has it bring along what is worth
 /// bringing. The second value: it belongs to a stream of what is not below, which will go on.
-fn observe(shared: &Shared, at: u64, parts: Vec<Part>, length: usize) -> (Vec<Part>, bool) {
+fn observe(shared: &Shared, at: u64, parts: Parts, length: usize) -> (Parts, bool) {
     let mut state = shared.state.borrow_mut();
     let state = &mut *state;
     let map = &state.map;
@@ -302,7 +306,7 @@ fn read_ahead(shared: &Shared, at: u64, length: u64) {
 async fn carry_out(
     shared: &Rc<Shared>,
     at: u64,
-    mut parts: Vec<Part>,
+    mut parts: Parts,
     goes_on: bool,
     mut buf: Buf,
 ) -> (Buf, Result<(), Error>) {

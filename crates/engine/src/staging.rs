@@ -12,21 +12,16 @@ use crate::drive::Watched;
 use crate::error::Error;
 use crate::marks::{self, Mark};
 use crate::placer::Request;
-use crate::read::{Part, Source};
+use crate::read::{Part, Parts, Source};
 use crate::shared::Shared;
 use crate::stage::Leaving;
 use crate::state::State;
 use crate::wishes::Wish;
 
 /// Has parts that must be read from the slow drive bring their extents along, where the policy says so.
-pub(crate) fn look_around(
-    state: &mut State,
-    request: &Request,
-    at: u64,
-    parts: Vec<Part>,
-) -> Vec<Part> {
+pub(crate) fn look_around(state: &mut State, request: &Request, at: u64, parts: Parts) -> Parts {
     let extent_bytes = state.geometry.extent_bytes;
-    let mut chosen: Vec<Part> = Vec::with_capacity(parts.len());
+    let mut chosen = Parts::new();
     let mut cursor = at;
     for part in parts {
         let end = cursor + part.bytes as u64;

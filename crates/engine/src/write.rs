@@ -11,6 +11,7 @@
 use std::rc::Rc;
 
 use io::{Buf, Transfer};
+use smallvec::SmallVec;
 
 use crate::address::{BLOCK_BYTES, BlockId, ExtentId, Home, Lsn, Tier};
 use crate::alone;
@@ -43,6 +44,9 @@ struct Run {
     bytes: usize,
     target: Target,
 }
+
+/// The runs of a request: one, mostly, which needs no memory of its own.
+type Runs = SmallVec<[Run; 1]>;
 
 impl Run {
     /// Whether its data goes to the slow drive at once.
@@ -191,7 +195,7 @@ pub(crate) async fn write_blocks(
     let whole = at..at + buf.len() as u64;
     let (mut runs, large) = plan(shared, at, &mut buf);
     drop(turn);
-    let _holds: Vec<GuardPass> = runs
+    let _holds: SmallVec<[GuardPass; 1]> = runs
         .iter()
         .map(|run| {
             let (first, count) = extents_of(shared, run.at, run.bytes as u64);
@@ -465,10 +469,10 @@ fn route_home(state: &State, extent: ExtentId, whole: bool) -> Route {
 type Large = (Lsn, u64, Lsn);
 
 /// Decides the runs, takes slots, and appends what goes to the log.
-fn plan(shared: &Shared, at: u64, buf: &mut Buf) -> (Vec<Run>, Option<Large>) {
+fn plan(shared: &Shared, at: u64, buf: &mut Buf) -> (Runs, Option<Large>) {
     let mut state = shared.state.borrow_mut();
     let state = &mut *state;
-    let mut runs: Vec<Run> = Vec::with_capacity(1);
+    let mut runs = Runs::new();
     for (extent, start, bytes) in pieces(state, at, buf.len() as u64) {
         let mut target = match route(state, (extent, start, bytes)) {
             Route::Log => {

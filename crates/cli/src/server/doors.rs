@@ -340,6 +340,12 @@ impl Doors {
         }
     }
 
+    /// Why the file cannot be used any more, if so.
+    pub fn fuse_failure(&self) -> Option<String> {
+        let door = self.fuse.as_ref()?;
+        door.failure().map(|why| format!("{}: {why}", door.file_path().display()))
+    }
+
     /// Unmounts the file, with the loop devices over it, if nobody uses them.
     ///
     /// # Errors

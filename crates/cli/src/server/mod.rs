@@ -535,6 +535,9 @@ impl Server {
     /// Closes the file, waiting for whoever uses it.
     async fn close_fuse_when_unused(&self, selection: &Selection) {
         let mut said = false;
+        if let Some(failure) = self.doors.fuse_failure() {
+            eprintln!("bimetal: {failure}");
+        }
         while let Err(failure) = self.doors.close_fuse().await {
             if !said {
                 let name = &selection.name;

@@ -202,6 +202,14 @@ impl Place {
         self.bimetal(&["create", name, "--fast", &fast, "--slow", &slow]).expect(0, &[]);
     }
 
+    /// Copies the drives of the volume `name` to `COPY.fast` and `COPY.slow`, as they are now.
+    pub fn copy_drives(&self, name: &str, copy: &str) {
+        for drive in ["fast", "slow"] {
+            let [from, to] = [name, copy].map(|name| self.path(&format!("{name}.{drive}")));
+            std::fs::copy(from, to).unwrap();
+        }
+    }
+
     /// Serves and runs a shell command, which must succeed; gives what it printed.
     pub fn serve_run(&self, name: &str, script: &str) -> String {
         let said = self.bimetal(&["serve", name, "--run", script]);

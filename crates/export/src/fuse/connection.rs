@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use fuser::{Filesystem, InitFlags, KernelConfig, Session};
 use io::{Io, IoError, Watch};
 use rustix::fs::OFlags;
-use rustix::io::Errno;
+use rustix::io::{DupFlags, Errno};
 
 use super::protocol::{ANSWER_HEADER_BYTES, WRITE_HEAD_BYTES};
 
@@ -82,7 +82,8 @@ impl Connection {
         // SAFETY: the number is the session's, which lives and goes on owning it: it is not closed here.
         let kept = unsafe { OwnedFd::from_raw_fd(session.as_fd().as_raw_fd()) };
         let mut kept = ManuallyDrop::new(kept);
-        rustix::io::dup2(nothing, &mut kept).map_err(|errno| failed(errno.into()))?;
+        rustix::io::dup3(nothing, &mut kept, DupFlags::CLOEXEC)
+            .map_err(|errno| failed(errno.into()))?;
         Ok(Connection { file, watch })
     }
 

@@ -22,7 +22,7 @@ mod request;
 mod sectors;
 mod service;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -34,6 +34,11 @@ use connection::{Connection, Greeting};
 use file_system::FileSystem;
 pub use pressure::{become_io_flusher, lock_memory};
 use service::Service;
+
+/// How long the kernel may take to end a connection whose mount is gone and whose file nobody has open, and how often
+/// that is looked at.
+const LOOKS_AT_THE_END: usize = 100;
+const LOOK_NS: u64 = 20 * io::units::MILLISECOND_NS;
 
 /// How the file is to appear.
 #[derive(Debug, Clone)]
@@ -63,15 +68,43 @@ pub struct FuseDoor {
     /// Never dropped: its destructor (fuser 0.18) unmounts whatever lies on the directory by then,
     /// which may be another server's. What leaks is one descriptor of nothing.
     _session: ManuallyDrop<Session<Greeting>>,
+    mount: Rc<Mounted>,
+    io: Io,
     state: Rc<State>,
+}
+
+/// Where our mount is, and what it is known by: something else may come to lie there.
+struct Mounted {
+    directory: PathBuf,
+    /// Device number of the file system.
+    device: Option<String>,
+}
+
+impl Mounted {
+    fn at(directory: PathBuf) -> Mounted {
+        let mount = mount_table::at(&directory).ok().flatten();
+        Mounted { directory, device: mount.map(|mount| mount.device) }
+    }
+
+    /// Whether it is on top there now.
+    fn is_there(&self) -> bool {
+        match mount_table::at(&self.directory) {
+            Ok(mount) if self.device.is_none() => mount.is_some(),
+            Ok(mount) => mount.is_some_and(|mount| Some(mount.device) == self.device),
+            // Better tried in vain than left behind.
+            Err(_) => true,
+        }
+    }
 }
 
 #[derive(Default)]
 struct State {
     /// We have unmounted; after a detach the session may still be going on.
     unmounted: Cell<bool>,
-    /// There is no mount left, whoever removed it.
+    /// There is no mount left, whoever removed it. From then on its device number may be another's.
     gone: Cell<bool>,
+    /// Why messages are not taken any more, if they should be.
+    failure: RefCell<Option<IoError>>,
     /// No message is taken any more.
     ended: Cell<bool>,
     changed: WaitList,
@@ -107,25 +140,34 @@ impl FuseDoor {
         let session = Session::new(Greeting, &mount_dir, &config(&options, read_only))
             .map_err(|cause| mount_point::explain(&mount_dir, &cause))?;
         let connection = Connection::of(&io, &session)?;
+        let mount = Rc::new(Mounted::at(mount_dir.clone()));
 
         let state = Rc::new(State::default());
         let service = Rc::new(Service::new(io.clone(), volume, connection, file_system));
-        let serving = state.clone();
+        let (serving, served) = (state.clone(), mount.clone());
         io.spawn(async move {
-            // After a message that nobody understands the connection ends, and with it the use of the file; the
-            // mount itself is there until it is taken away.
-            serving.gone.set(service.run().await.is_ok());
+            *serving.failure.borrow_mut() = service.run().await.err();
+            // A connection also ends when somebody breaks it off; the mount is there until it is taken away.
+            serving.gone.set(!served.is_there());
             serving.ended.set(true);
             serving.changed.wake_all();
         });
         let file_name = options.file_name;
         let _session = ManuallyDrop::new(session);
-        Ok(FuseDoor { mount_dir, file_name, recovered, _session, state })
+        Ok(FuseDoor { mount_dir, file_name, recovered, _session, mount, io, state })
     }
 
     /// Where the file is.
     pub fn file_path(&self) -> PathBuf {
         self.mount_dir.join(&self.file_name)
+    }
+
+    /// Why the file cannot be used any more although it is mounted: somebody broke the connection off, or the kernel said
+    /// what is not understood.
+    pub fn failure(&self) -> Option<String> {
+        let failure = self.state.failure.borrow().as_ref().map(IoError::to_string);
+        let broken_off = self.state.ended.get() && self.is_mounted();
+        failure.or_else(|| broken_off.then(|| "its connection was broken off".to_owned()))
     }
 
     /// What a killed server had left at this place and was taken away, as a sentence.
@@ -162,15 +204,25 @@ impl FuseDoor {
             }
             self.state.unmounted.set(true);
         }
-        if how == Unmount::WhenUnused {
-            self.ended().await;
+        if how == Unmount::Detach {
+            return Ok(());
         }
-        Ok(())
+        for _ in 0..LOOKS_AT_THE_END {
+            if self.state.ended.get() {
+                return Ok(());
+            }
+            self.io.sleep(LOOK_NS).await;
+        }
+        // Taken away by somebody else, or by us, while a program had it open.
+        let path = self.file_path();
+        let message =
+            format!("{} is still open, though it is not mounted any more", path.display());
+        Err(IoError { errno: libc::EBUSY, ..IoError::new(ErrorKind::Io, message) })
     }
 
     /// Asked before each unmount: by then something else may lie on the directory.
     fn is_mounted(&self) -> bool {
-        !self.state.unmounted.get() && !self.state.gone.get()
+        !self.state.unmounted.get() && !self.state.gone.get() && self.mount.is_there()
     }
 }
 

@@ -14,19 +14,19 @@ use io::{Buf, Durability, ErrorKind, Gate, Io, IoError, Place, Volume, VolumeInf
 
 use super::connection::{Connection, Head, REQUEST_BYTES_MAX, Received};
 use super::file_system::{FILE, FileSystem};
-use super::protocol::{Answer, WRITE_HEAD_BYTES};
+use super::protocol::WRITE_HEAD_BYTES;
 use super::request::{Message, Request, SeekTarget};
 use super::sectors::Sectors;
 
 /// Bytes of requests under way: 64 of the largest, enough for any drive's queue.
 const IN_FLIGHT_BYTES_MAX: u64 = 64 * MIB;
 
-/// Of a write of so much, the memory it was received into goes on to the drives, large as it is. What is smaller is
-/// copied into a buffer of its size.
-const KEPT_BYTES_MIN: u32 = 128 << 10;
+/// Of a write of more than this, the memory it was received into goes on to the drives. What is smaller is
+/// copied into a buffer of its size, of which the pool has none between this and the largest.
+const COPIED_BYTES_MAX: u32 = 256 << 10;
 
-/// Messages, and bytes of them, taken before the tasks that they became may run: the first of many should be on
-/// its way to a drive while the last is received.
+/// Messages, and bytes of them, taken before others may run: the first of many should be on
+/// its way to a drive while the last is received, and who asks for names without end is not alone.
 const TAKEN_MAX: u32 = 16;
 const TAKEN_BYTES_MAX: u64 = 256 << 10;
 
@@ -105,6 +105,10 @@ impl<V: Volume> Service<V> {
         let mut rest = self.io.pool().take(REQUEST_BYTES_MAX as usize);
         let (mut taken, mut taken_bytes) = (0, 0);
         loop {
+            if taken >= TAKEN_MAX || taken_bytes >= TAKEN_BYTES_MAX {
+                self.io.yield_now().await;
+                (taken, taken_bytes) = (0, 0);
+            }
             let bytes = match self.connection.receive(&mut head, &mut rest)? {
                 Received::Message(bytes) => bytes,
                 Received::Over => return Ok(()),
@@ -180,16 +184,12 @@ impl<V: Volume> Service<V> {
                 service.serve(number, work).await;
                 drop(pass);
             });
-            if taken >= TAKEN_MAX || taken_bytes >= TAKEN_BYTES_MAX {
-                self.io.yield_now().await;
-                (taken, taken_bytes) = (0, 0);
-            }
         }
     }
 
     /// The front of what was received, as a buffer of its own, and how much memory that holds.
     fn keep(&self, received: &mut Buf, length: u32) -> (Buf, u32) {
-        if length >= KEPT_BYTES_MIN {
+        if length > COPIED_BYTES_MAX {
             let fresh = self.io.pool().take(REQUEST_BYTES_MAX as usize);
             let mut kept = std::mem::replace(received, fresh);
             kept.truncate(length as usize);
@@ -218,9 +218,9 @@ impl<V: Volume> Service<V> {
                 self.file_system.note_write();
                 match self.write(at, data, durability).await {
                     Ok(count) => {
-                        let mut answer = Answer::default();
-                        answer.u32(count as u32).u32(0);
-                        return connection.answer(number, Ok(&answer.0));
+                        let mut answer = [0; 8];
+                        answer[..4].copy_from_slice(&(count as u32).to_ne_bytes());
+                        return connection.answer(number, Ok(&answer));
                     }
                     Err(error) => Err(error),
                 }

@@ -9,13 +9,18 @@ use std::fs::File;
 use std::ptr::NonNull;
 use std::rc::Rc;
 
-use io::{Buf, Driver, Durability, Io, IoError, Lent, Place, Volume, WaitList, ZeroMode};
+use io::units::MIB;
+use io::{Buf, Driver, Durability, Gate, Io, IoError, Lent, Place, Volume, WaitList, ZeroMode};
 use rustix::mm::{MapFlags, ProtFlags};
 
 use super::uapi::{self, DeviceInfo, Request, SECTOR_BYTES, feature, flag, kind, place};
 
 /// Reads of so much are worth the two commands of a loan; what is smaller is copied faster. (docs/ublk.md)
 const LENT_BYTES_MIN: u64 = 16 << 10;
+
+/// Bytes in buffers at a time, of all queues: 64 of the largest requests, enough for any drive's queue. Beyond it
+/// requests wait.
+const IN_FLIGHT_BYTES_MAX: u64 = 64 * MIB;
 
 /// The requests of one queue, in memory that the driver writes and we read.
 struct Requests {
@@ -67,6 +72,8 @@ pub(super) struct Queues<V> {
     /// Where the memory of the first place goes when it is lent; `None` where it cannot be.
     first_slot: Cell<Option<u16>>,
     crowd: Rc<Crowd>,
+    /// Whoever takes a buffer passes it.
+    gate: Gate,
 }
 
 /// How many places are served, and how many of them have a request.
@@ -125,8 +132,19 @@ impl<V: Volume> Queues<V> {
         let lends = device.features & feature::LENDS != 0
             && slots.len() >= usize::from(queues) * usize::from(depth);
         let first_slot = Cell::new(lends.then_some(slots.start));
+        let gate = Gate::new(IN_FLIGHT_BYTES_MAX);
         let crowd = Crowd { uncopied: Cell::new(lends.then_some(0)), ..Crowd::default() };
-        Ok(Queues { io, volume, driver, file, depth, requests, first_slot, crowd: Rc::new(crowd) })
+        Ok(Queues {
+            io,
+            volume,
+            driver,
+            file,
+            depth,
+            requests,
+            first_slot,
+            crowd: Rc::new(crowd),
+            gate,
+        })
     }
 
     /// Serves every place of every queue, each in a task.
@@ -183,12 +201,14 @@ impl<V: Volume> Queues<V> {
                 if self.read_lent(queue, tag, at, length).await {
                     return Ok(length);
                 }
+                let _pass = self.gate.enter(length).await;
                 let buf = self.io.pool().take(length as usize);
                 let (buf, outcome) = self.volume.read(at, buf).await;
                 outcome?;
                 self.give(&buf, data_at)?;
             }
             kind::WRITE => {
+                let _pass = self.gate.enter(length).await;
                 let mut buf = self.io.pool().take(length as usize);
                 self.take(&mut buf, data_at)?;
                 self.volume.write(at, buf, durability).await.1?;
@@ -223,9 +243,12 @@ impl<V: Volume> Queues<V> {
         }
         let slot = first + queue * self.depth + tag;
         let command = place::memory(queue, tag, slot);
-        if self.driver.command(place::LEND, command).await.is_err() {
-            // It knows no loans after all.
-            self.first_slot.set(None);
+        if let Err(error) = self.driver.command(place::LEND, command).await {
+            // What is short of memory now may lend later; any other driver knows no loans after all.
+            if !matches!(error.errno, libc::ENOMEM | libc::EAGAIN | libc::EBUSY | libc::EINTR) {
+                self.first_slot.set(None);
+                self.crowd.uncopied.set(None);
+            }
             return false;
         }
         let served = self.volume.read_lent(at, Lent { slot, bytes: length as u32 }).await;

@@ -18,6 +18,9 @@ pub(super) const CHAIN_BYTES_MAX: u64 = 64 << 20;
 
 const DESCRIPTOR_BYTES: u32 = 16;
 
+/// Ranges there is memory for between requests: those of a megabyte in pages.
+const SEGMENTS_KEPT_MAX: usize = 256;
+
 /// A range of guest memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Segment {
@@ -132,6 +135,8 @@ impl Ranges {
 
     fn clear(&mut self) {
         self.segments.clear();
+        // What one odd request needed is not kept for all that follow.
+        self.segments.shrink_to(SEGMENTS_KEPT_MAX);
         self.bytes = 0;
     }
 

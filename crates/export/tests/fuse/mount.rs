@@ -83,3 +83,25 @@ fn a_mount_someone_else_removed_ends_the_door_and_its_successor_stays() {
     drop(first);
     File::open(&second.file).unwrap();
 }
+
+#[test]
+fn what_somebody_else_mounted_there_meanwhile_stays() {
+    if !possible("what_somebody_else_mounted_there", &["FUSE", "root"]) {
+        return;
+    }
+    use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::at(directory.path(), |volume| volume, false).unwrap();
+    let held = File::open(&server.file).unwrap();
+    unmount(&server.directory, UnmountFlags::DETACH).unwrap();
+    mount("none", &server.directory, "tmpfs", MountFlags::empty(), None).unwrap();
+    std::fs::write(server.directory.join("theirs"), "data").unwrap();
+    // The file is still open, which is said and waited for; what lies there now is not touched.
+    let refused = server.unmount(Unmount::WhenUnused).unwrap_err();
+    assert!(refused.message.contains("still open"), "{refused}");
+    drop(held);
+    server.unmount(Unmount::WhenUnused).unwrap();
+    server.unmount(Unmount::Detach).unwrap();
+    assert_eq!(std::fs::read(server.directory.join("theirs")).unwrap(), b"data");
+    unmount(&server.directory, UnmountFlags::empty()).unwrap();
+}
