@@ -65,6 +65,19 @@ for n in 5 99 17 64 33 80 2 120; do
     cmp /tmp/part /tmp/same || finish FAILED "what was read without a copy differs"
 done
 echo "UNCOPIED $(bimetal status guest --json | tr ',' '\n' | sed -n 's/.*"ublk_uncopied_reads": *//p')"
+# Replaced in order under a program that only has the disk open, too.
+exec 9<>/dev/ublkb0
+kill $(cat /run/server)
+tries=0
+until grep -q 'waits for the next server' /tmp/server.log; do
+    tries=$((tries + 1))
+    [ $tries -lt 60 ] || { cat /tmp/server.log; finish FAILED "not left to who has it open"; }
+    sleep 1
+done
+start
+grep -q 'took over /dev/ublkb0' /tmp/server.log || finish FAILED "not taken over from who has it open"
+dd bs=4k count=1 of=/dev/null <&9 2>/dev/null || finish FAILED "the open disk fails after the replacement"
+exec 9>&-
 kill $(cat /run/server)
 tries=0
 while [ -b /dev/ublkb0 ]; do

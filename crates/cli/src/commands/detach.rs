@@ -89,7 +89,7 @@ fn detach_served(
 ) -> Result<Detached, Failure> {
     let name = &selection.name;
     // Before anything is taken away: what is refused must change nothing.
-    if let Some(device) = server.ublk.as_ref().filter(|device| ublk::is_claimed(device)) {
+    if let Some(device) = server.ublk.as_ref().filter(|device| ublk::is_used(device)) {
         let device = device.display();
         return Err(Failure::refused(format!("{device} is mounted or otherwise in use"))
             .hint(format!("'findmnt {device}' and 'lsblk {device}' show by whom")));

@@ -13,9 +13,9 @@
 mod control;
 mod queue;
 mod uapi;
+mod users;
 
 use std::fs::{File, OpenOptions};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -25,6 +25,7 @@ use io::{ErrorKind, Io, IoError, Volume, VolumeInfo, mailbox};
 use control::Control;
 use queue::{Crowd, Queues};
 use uapi::{Basic, DeviceInfo, Discard, Parameters, SECTOR_BYTES};
+pub use users::is_used;
 
 /// Places of one queue: as many requests as a disk orders well, and a bound for buffers.
 const QUEUE_DEPTH: u16 = 128;
@@ -179,7 +180,7 @@ impl UblkDoor {
     /// The kernel does not let go of it.
     pub async fn shutdown(&self) -> Result<Ended, IoError> {
         let path = self.path.clone();
-        if aside(move || Ok(is_claimed(&path))).await? {
+        if aside(move || Ok(is_used(&path))).await? {
             self.crowd.leave().await;
             return Ok(Ended::Left);
         }
@@ -299,10 +300,4 @@ fn await_path(path: &Path) -> Result<(), IoError> {
 fn failed(path: &Path, cause: &std::io::Error) -> IoError {
     let errno = cause.raw_os_error().unwrap_or(0);
     IoError::from_errno(errno, format!("opening {}", path.display()))
-}
-
-/// Whether a file system, another device or a program holds the disk for itself.
-pub fn is_claimed(path: &Path) -> bool {
-    let alone = OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(path);
-    alone.is_err_and(|e| e.raw_os_error() == Some(libc::EBUSY))
 }
