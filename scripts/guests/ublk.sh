@@ -74,7 +74,8 @@ until grep -q 'waits for the next server' /tmp/server.log; do
     [ $tries -lt 60 ] || { cat /tmp/server.log; finish FAILED "not left to who has it open"; }
     sleep 1
 done
-start
+# Which must not have it open itself.
+start 9>&-
 grep -q 'took over /dev/ublkb0' /tmp/server.log || finish FAILED "not taken over from who has it open"
 dd bs=4k count=1 of=/dev/null <&9 2>/dev/null || finish FAILED "the open disk fails after the replacement"
 exec 9>&-

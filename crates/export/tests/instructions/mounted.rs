@@ -130,9 +130,18 @@ impl World for Window {
         let mut looked_at = vec![PollFd::new(&self.bell.0, PollFlags::IN)];
         let watched = self.watched.as_ref().filter(|_| self.waiting.is_some());
         looked_at.extend(watched.map(|watched| PollFd::new(watched, PollFlags::IN)));
-        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let patience = (park == Park::Never || !self.done.is_empty()).then_some(&at_once);
-        poll(&mut looked_at, patience).expect("descriptors that are open");
+        let patience_ns = match park {
+            _ if !self.done.is_empty() => Some(0),
+            Park::Never => Some(0),
+            // Its clock is not the kernel's: a moment is waited, and then it is so late.
+            Park::Until(_) => Some(1_000_000),
+            Park::Forever => None,
+        };
+        let patience = patience_ns.map(|tv_nsec| Timespec { tv_sec: 0, tv_nsec });
+        let ready = poll(&mut looked_at, patience.as_ref()).expect("descriptors that are open");
+        if let (Park::Until(then_ns), 0) = (park, ready) {
+            self.now_ns = self.now_ns.max(then_ns);
+        }
         let readable = looked_at.get(1).is_some_and(|watched| !watched.revents().is_empty());
         if !looked_at[0].revents().is_empty() {
             rustix::io::read(&self.bell.0, &mut [0; 8]).expect("a counter that was raised");
