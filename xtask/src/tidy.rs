@@ -45,7 +45,7 @@ const TEST_ARROWS: &[(&str, &[&str])] = &[
 const REGISTRY_ALLOWED: &[(&str, &[&str])] = &[
     ("bimetal-io", &[]),
     ("bimetal-policy", &[]),
-    ("bimetal-engine", &["crc-fast", "hashbrown", "foldhash"]),
+    ("bimetal-engine", &["crc-fast", "hashbrown", "foldhash", "smallvec"]),
 ];
 
 /// Licences that may be in the binary.
