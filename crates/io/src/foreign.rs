@@ -1,8 +1,8 @@
 //! Descriptors that others give a door to work with: events, drivers, and what is only watched.
 //!
 //! They are neither devices nor sockets: an event carries no bytes, a driver answers commands
-//! when it has something to say, and what is watched is read by whoever watches it. Clones are the same descriptor; it is closed when the last clone
-//! and the last operation on it are gone.
+//! when it has something to say, and what is watched is read by whoever watches it. Clones are the
+//! same descriptor; it is closed when the last clone and the last operation on it are gone.
 
 use std::future::Future;
 use std::os::fd::OwnedFd;

@@ -28,6 +28,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use fuser::{Config, MountOption, Session};
+use io::units::SECOND_NS;
 use io::{ErrorKind, Io, IoError, Volume, WaitList, mailbox};
 
 use connection::{Connection, Greeting};
@@ -35,10 +36,8 @@ use file_system::FileSystem;
 pub use pressure::{become_io_flusher, lock_memory};
 use service::Service;
 
-/// How long the kernel may take to end a connection whose mount is gone and whose file nobody has open, and how often
-/// that is looked at.
-const LOOKS_AT_THE_END: usize = 100;
-const LOOK_NS: u64 = 20 * io::units::MILLISECOND_NS;
+/// How long the kernel may take to end a connection whose mount is gone and whose file nobody has open.
+const END_PATIENCE_NS: u64 = 2 * SECOND_NS;
 
 /// How the file is to appear.
 #[derive(Debug, Clone)]
@@ -62,7 +61,6 @@ pub enum Unmount {
 
 /// A mounted volume. Dropping it detaches the mount.
 pub struct FuseDoor {
-    mount_dir: PathBuf,
     file_name: String,
     recovered: Option<String>,
     /// Never dropped: its destructor (fuser 0.18) unmounts whatever lies on the directory by then,
@@ -140,7 +138,7 @@ impl FuseDoor {
         let session = Session::new(Greeting, &mount_dir, &config(&options, read_only))
             .map_err(|cause| mount_point::explain(&mount_dir, &cause))?;
         let connection = Connection::of(&io, &session)?;
-        let mount = Rc::new(Mounted::at(mount_dir.clone()));
+        let mount = Rc::new(Mounted::at(mount_dir));
 
         let state = Rc::new(State::default());
         let service = Rc::new(Service::new(io.clone(), volume, connection, file_system));
@@ -154,12 +152,12 @@ impl FuseDoor {
         });
         let file_name = options.file_name;
         let _session = ManuallyDrop::new(session);
-        Ok(FuseDoor { mount_dir, file_name, recovered, _session, mount, io, state })
+        Ok(FuseDoor { file_name, recovered, _session, mount, io, state })
     }
 
     /// Where the file is.
     pub fn file_path(&self) -> PathBuf {
-        self.mount_dir.join(&self.file_name)
+        self.mount.directory.join(&self.file_name)
     }
 
     /// Why the file cannot be used any more although it is mounted: somebody broke the connection off, or the kernel said
@@ -175,22 +173,15 @@ impl FuseDoor {
         self.recovered.as_deref()
     }
 
-    /// Waits until nobody can reach the file any more, because of [`FuseDoor::unmount`] or because
-    /// someone else unmounted it.
-    pub async fn ended(&self) {
-        self.state.changed.until(|| self.state.ended.get().then_some(())).await;
-    }
-
     /// Unmounts. After [`Unmount::WhenUnused`] has succeeded everything is answered; after
-    /// [`Unmount::Detach`] programs that have the file open are still served until they close it,
-    /// which [`FuseDoor::ended`] waits for.
+    /// [`Unmount::Detach`] programs that have the file open are still served until they close it.
     ///
     /// # Errors
     /// Someone uses the file (the message names them as far as can be seen): the door stays open.
     pub async fn unmount(&self, how: Unmount) -> Result<(), IoError> {
         if self.is_mounted() {
             let (sender, mut receiver) = mailbox(1);
-            let (mount_dir, file_path) = (self.mount_dir.clone(), self.file_path());
+            let (mount_dir, file_path) = (self.mount.directory.clone(), self.file_path());
             // On a thread of its own: the kernel may want answers from us before it lets go.
             std::thread::spawn(move || {
                 let outcome = mount_point::unmount(&mount_dir, how == Unmount::Detach)
@@ -207,11 +198,16 @@ impl FuseDoor {
         if how == Unmount::Detach {
             return Ok(());
         }
-        for _ in 0..LOOKS_AT_THE_END {
-            if self.state.ended.get() {
-                return Ok(());
-            }
-            self.io.sleep(LOOK_NS).await;
+        let deadline_ns = self.io.now_ns() + END_PATIENCE_NS;
+        let (io, state) = (self.io.clone(), self.state.clone());
+        self.io.spawn(async move {
+            io.sleep(END_PATIENCE_NS).await;
+            state.changed.wake_all();
+        });
+        let over = || self.state.ended.get() || self.io.now_ns() >= deadline_ns;
+        self.state.changed.until(|| over().then_some(())).await;
+        if self.state.ended.get() {
+            return Ok(());
         }
         // Taken away by somebody else, or by us, while a program had it open.
         let path = self.file_path();
@@ -231,7 +227,7 @@ impl Drop for FuseDoor {
         if self.is_mounted() {
             // Detaching asks nothing of us, so it may be done on the executor's thread. Nobody is
             // left to be told of a failure; the next mount clears what stays.
-            let _ = mount_point::unmount(&self.mount_dir, true);
+            let _ = mount_point::unmount(&self.mount.directory, true);
         }
     }
 }

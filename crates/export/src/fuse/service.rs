@@ -138,42 +138,21 @@ impl<V: Volume> Service<V> {
                 let told = format!("the FUSE driver sent {bytes} bytes that are no message");
                 return Err(IoError::new(ErrorKind::Io, told));
             };
-            let (work, held_bytes) = match request {
-                Request::Forget => continue,
-                Request::Read { at, length } => {
-                    let length = length.min(REQUEST_BYTES_MAX);
-                    (Work::Read { at, length }, length)
-                }
-                Request::Write { length, .. } if behind.len() != length as usize => {
-                    self.connection.answer(number, Err(libc::EINVAL));
-                    continue;
-                }
-                Request::Write { at, length, durability } => {
-                    let (data, held_bytes) = self.keep(&mut rest, length);
-                    (Work::Write { at, data, durability }, held_bytes)
-                }
-                Request::Flush => (Work::Flush, 0),
-                Request::Zero { at, length, keeps_size, .. }
-                    if !keeps_size && at + length > self.info.size_bytes =>
-                {
-                    // The file would have to grow.
-                    self.connection.answer(number, Err(libc::ENOSPC));
-                    continue;
-                }
-                Request::Zero { at, length, mode, .. } => (Work::Zero { at, length, mode }, 0),
-                Request::Seek { node: FILE, at, target } => (Work::Seek { at, target }, 0),
-                Request::Seek { .. } => {
-                    self.connection.answer(number, Err(libc::EINVAL));
-                    continue;
-                }
-                request => {
-                    match self.file_system.answer(request) {
-                        Ok(answer) => self.connection.answer(number, Ok(&answer.0)),
-                        Err(errno) => self.connection.answer(number, Err(errno)),
-                    }
+            let received_bytes = behind.len();
+            let (work, held_bytes) = match self.work_of(request, received_bytes, &mut rest) {
+                Ok(Some(work)) => work,
+                Ok(None) if request == Request::Forget => continue,
+                Ok(None) => {
+                    let answer = self.file_system.answer(request);
+                    let outcome = answer.as_ref().map(|answer| &answer.0[..]);
+                    self.connection.answer(number, outcome.map_err(|errno| *errno));
                     if request == Request::Destroy {
                         return Ok(());
                     }
+                    continue;
+                }
+                Err(errno) => {
+                    self.connection.answer(number, Err(errno));
                     continue;
                 }
             };
@@ -185,6 +164,40 @@ impl<V: Volume> Service<V> {
                 drop(pass);
             });
         }
+    }
+
+    /// What a request asks of the volume, if anything, and the memory that holds; an errno refuses it. Of what was
+    /// received behind its head a write takes its data.
+    fn work_of(
+        &self,
+        request: Request<'_>,
+        received_bytes: usize,
+        received: &mut Buf,
+    ) -> Result<Option<(Work, u32)>, i32> {
+        Ok(Some(match request {
+            Request::Read { at, length } => {
+                let length = length.min(REQUEST_BYTES_MAX);
+                (Work::Read { at, length }, length)
+            }
+            Request::Write { length, .. } if received_bytes != length as usize => {
+                return Err(libc::EINVAL);
+            }
+            Request::Write { at, length, durability } => {
+                let (data, held_bytes) = self.keep(received, length);
+                (Work::Write { at, data, durability }, held_bytes)
+            }
+            Request::Flush => (Work::Flush, 0),
+            // The file would have to grow.
+            Request::Zero { at, length, keeps_size: false, .. }
+                if at + length > self.info.size_bytes =>
+            {
+                return Err(libc::ENOSPC);
+            }
+            Request::Zero { at, length, mode, .. } => (Work::Zero { at, length, mode }, 0),
+            Request::Seek { node: FILE, at, target } => (Work::Seek { at, target }, 0),
+            Request::Seek { .. } => return Err(libc::EINVAL),
+            _ => return Ok(None),
+        }))
     }
 
     /// The front of what was received, as a buffer of its own, and how much memory that holds.
