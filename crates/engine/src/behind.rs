@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::rc::Rc;
 
-use io::{Buf, Durability};
+use io::{Buf, Durability, Hands};
 
 use crate::address::BLOCK_BYTES;
 use crate::alone;
@@ -298,6 +298,10 @@ pub(crate) fn hurry(shared: &Shared) {
 
 /// Begins what waits, until the volume is closed.
 pub(crate) async fn run(shared: Rc<Shared>) {
+    let hands = {
+        let known = shared.clone();
+        Hands::new(&shared.io, move |(number, job)| carry_out(known.clone(), number, job))
+    };
     loop {
         let due_ns = {
             let state = shared.state.borrow();
@@ -313,7 +317,7 @@ pub(crate) async fn run(shared: Rc<Shared>) {
         loop {
             let next = shared.state.borrow_mut().behind.begin();
             let Some((number, job)) = next else { break };
-            shared.io.spawn(carry_out(shared.clone(), number, job));
+            hands.give((number, job));
         }
     }
 }

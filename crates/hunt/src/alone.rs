@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use engine::Tier;
 use io::Volume;
-use twin::{Random, Simulation, Snapshot, mix};
+use twin::{DriveId, Random, Simulation, Snapshot, mix};
 
 use crate::bereft::go_on;
 use crate::oracle::{BLOCK_BYTES, Oracle};
@@ -48,6 +48,12 @@ fn sample(oracle: &Oracle, seed: u64) -> Vec<Range<u64>> {
     certain.into_iter().chain(uncertain).map(|(range, _)| range).collect()
 }
 
+/// Whether the drive may leave a block half written: what has no landing log is no more whole than that.
+pub(crate) fn tears(simulation: &Simulation, drive: DriveId) -> bool {
+    let io = simulation.boot();
+    u64::from(simulation.device(&io, drive).info().atomic_write_bytes) < BLOCK_BYTES
+}
+
 /// Opens the survivor of a machine at rest alone and looks at it; `seed` decides at what. A survivor
 /// that says it goes on must, unless something of its own has `rotten`.
 pub(crate) fn look_alone<S: Subject>(
@@ -59,7 +65,8 @@ pub(crate) fn look_alone<S: Subject>(
 ) -> Result<Alone, Wrong> {
     let simulation = Simulation::wake(fallen);
     simulation.disarm();
-    let promised = !rotten && subject.goes_on(&simulation, survivor);
+    let goes_on_itself = subject.goes_on(&simulation, survivor);
+    let promised = !rotten && goes_on_itself;
     let machine = Machine::of(&simulation);
     let (left, lost) = match survivor {
         Tier::Fast => (machine.fast, machine.slow),
@@ -67,7 +74,11 @@ pub(crate) fn look_alone<S: Subject>(
     };
     simulation.set_dead(lost, true);
     let before = simulation.counters(left);
-    let oracle = RefCell::new(oracle.clone());
+    let mut oracle = oracle.clone();
+    if goes_on_itself && tears(&simulation, left) {
+        oracle.allow_torn();
+    }
+    let oracle = RefCell::new(oracle);
     let seen = Rc::new(RefCell::new(Alone::default()));
     let goes_on = Rc::new(Cell::new(false));
     let ended = machine.play(|io, fast, slow, label| {

@@ -7,8 +7,9 @@ use std::rc::Rc;
 use engine::Tier;
 use io::units::{KIB, MIB};
 use io::{Io, Volume};
-use twin::{CacheLoss, Random, Simulation, Snapshot, mix};
+use twin::{CacheLoss, DriveId, Random, Simulation, Snapshot, mix};
 
+use crate::alone::tears;
 use crate::oracle::Oracle;
 use crate::play::{Ended, Machine};
 use crate::player::Wrong;
@@ -41,10 +42,6 @@ pub(crate) fn go_on<S: Subject>(
     let machine = Machine::of(&simulation);
     let oracle = Rc::new(RefCell::new(oracle.clone()));
     let bereft = Bereft { subject, simulation, machine, survivor, oracle, seed };
-    if !bereft.writes_whole_blocks() {
-        // What was not flushed is as whole as the drive writes it, and the oracle wants blocks.
-        return Ok(());
-    }
     if seed.is_multiple_of(3) {
         bereft.lose_while_serving()?;
         bereft.cut(1);
@@ -54,6 +51,9 @@ pub(crate) fn go_on<S: Subject>(
         }
     }
     bereft.set_lost(true);
+    if tears(&bereft.simulation, bereft.left()) {
+        bereft.oracle.borrow_mut().allow_torn();
+    }
     for round in 0..2 {
         bereft.serve_alone(round)?;
         bereft.cut(2 + round);
@@ -63,13 +63,18 @@ pub(crate) fn go_on<S: Subject>(
 }
 
 impl<S: Subject> Bereft<'_, S> {
-    fn writes_whole_blocks(&self) -> bool {
-        let io = self.simulation.boot();
-        let drive = match self.survivor {
+    fn left(&self) -> DriveId {
+        match self.survivor {
             Tier::Fast => self.machine.fast,
             Tier::Slow => self.machine.slow,
-        };
-        self.simulation.device(&io, drive).info().atomic_write_bytes >= 4096
+        }
+    }
+
+    fn lost(&self) -> DriveId {
+        match self.survivor {
+            Tier::Fast => self.machine.slow,
+            Tier::Slow => self.machine.fast,
+        }
     }
 
     /// Whether the survivor still says that nothing is missing on it.
@@ -78,11 +83,7 @@ impl<S: Subject> Bereft<'_, S> {
     }
 
     fn set_lost(&self, lost: bool) {
-        let drive = match self.survivor {
-            Tier::Fast => self.machine.slow,
-            Tier::Slow => self.machine.fast,
-        };
-        self.simulation.set_dead(drive, lost);
+        self.simulation.set_dead(self.lost(), lost);
     }
 
     fn cut(&self, salt: u64) {
@@ -112,10 +113,7 @@ impl<S: Subject> Bereft<'_, S> {
 
     /// The drive dies while both serve.
     fn lose_while_serving(&self) -> Result<(), Wrong> {
-        let lost = match self.survivor {
-            Tier::Fast => self.machine.slow,
-            Tier::Slow => self.machine.fast,
-        };
+        let lost = self.lost();
         let after_ns = mix(self.seed ^ 0xdead) % DEATH_NS_MAX;
         judge(self.machine.play(|io, fast, slow, label| async move {
             label.set("opening with both drives");

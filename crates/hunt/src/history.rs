@@ -62,7 +62,8 @@ pub enum Weight {
     Must,
     /// It may be there as a whole or not.
     May,
-    /// It was in flight while the block was read: each sector on its own may show it.
+    /// It was in flight while the block was read, or when a drive that tears lost power: each sector on its
+    /// own may show it.
     Racing,
 }
 

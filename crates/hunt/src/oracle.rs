@@ -5,7 +5,8 @@
 //!   later one; writes in flight meanwhile may show, sector by sector.
 //! * After a cut, a block shows some of its writes, each whole or not at all: those that must be
 //!   there (a flush that began after their end has ended, or they were asked to be durable on
-//!   their own) and any others, ended or not.
+//!   their own) and any others, ended or not. Where there is no landing log those others may be torn,
+//!   sector by sector ([`Oracle::allow_torn`]).
 //! * What is seen after a cut is durable from then on: a second cut may not take it back.
 //!
 //! Plain data: it can be copied, and sent to another thread, with the drives it speaks of.
@@ -91,6 +92,8 @@ pub struct Oracle {
     behind: bool,
     /// Power has failed, and not all that it may have taken has been looked at.
     uncertain: bool,
+    /// What a cut leaves of a write that need not survive is each sector of it on its own.
+    torn: bool,
     /// A change of what flushes promise has begun, then, and not ended: either may hold, and the bound
     /// is kept no more.
     changing_since_ns: Option<u64>,
@@ -123,6 +126,7 @@ impl Default for Oracle {
             lost_bytes_max: None,
             behind: true,
             uncertain: false,
+            torn: false,
             changing_since_ns: None,
         }
     }
@@ -344,6 +348,12 @@ impl Oracle {
         self.durable_until = self.durable_until.max(self.ordered_until);
     }
 
+    /// From now on a block that was being written when power failed is as whole as the drive wrote it: one
+    /// of 512-byte sectors, without the landing log.
+    pub(crate) fn allow_torn(&mut self) {
+        self.torn = true;
+    }
+
     /// What was read of `bytes` at byte `at`, whole blocks, after a cut: is it allowed? From now on
     /// it is what must be there.
     ///
@@ -352,6 +362,7 @@ impl Oracle {
     pub fn check_after_cut(&mut self, at: u64, bytes: &[u8]) -> Result<(), String> {
         let range = at..at + bytes.len() as u64;
         let durable_until = self.durable_until;
+        let unsure = if self.torn { Weight::Racing } else { Weight::May };
         // What is looked at again has another past.
         self.lost_bytes_max = None;
         for block in blocks(&range) {
@@ -363,7 +374,7 @@ impl Oracle {
             };
             let weight = |entry: &Entry| match durable(entry, durable_until) {
                 true => Weight::Must,
-                false => Weight::May,
+                false => unsure,
             };
             if let Err(wrong) = history.explain(&seen, mask, weight) {
                 return Err(self.accuse("after a power cut", block, &seen, mask, &wrong));

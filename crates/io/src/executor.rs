@@ -79,16 +79,19 @@ impl Wake for TaskWaker {
 
 type TaskFuture = Pin<Box<dyn Future<Output = ()>>>;
 
+/// A place for one task after another.
 struct Task {
-    /// `None` while it is being polled.
+    /// `None` while it is being polled, and while there is none.
     future: Option<TaskFuture>,
+    /// Belongs to the place: a wake of a task that has ended finds its successor, which merely looks once more than
+    /// needed.
     waker: Waker,
     shared: Arc<TaskWaker>,
 }
 
 #[derive(Default)]
 struct TaskTable {
-    slots: Vec<Option<Task>>,
+    slots: Vec<Task>,
     free: Vec<u32>,
 }
 
@@ -156,17 +159,18 @@ impl Io {
     pub fn spawn(&self, future: impl Future<Output = ()> + 'static) {
         let mut tasks = self.0.tasks.borrow_mut();
         let index = tasks.free.pop().unwrap_or_else(|| {
-            tasks.slots.push(None);
-            (tasks.slots.len() - 1) as u32
+            let index = tasks.slots.len() as u32;
+            let shared = Arc::new(TaskWaker {
+                ready: self.0.ready.clone(),
+                task: index,
+                queued: AtomicBool::new(false),
+            });
+            tasks.slots.push(Task { future: None, waker: shared.clone().into(), shared });
+            index
         });
-        let shared = Arc::new(TaskWaker {
-            ready: self.0.ready.clone(),
-            task: index,
-            queued: AtomicBool::new(false),
-        });
-        let waker = Waker::from(shared.clone());
-        waker.wake_by_ref();
-        tasks.slots[index as usize] = Some(Task { future: Some(Box::pin(future)), waker, shared });
+        let task = &mut tasks.slots[index as usize];
+        task.future = Some(Box::pin(future));
+        task.waker.wake_by_ref();
     }
 
     /// Ends after `duration_ns`.
@@ -274,9 +278,8 @@ impl Io {
     fn run_task(&self, index: u32) {
         let taken = {
             let mut tasks = self.0.tasks.borrow_mut();
-            // A stale wake of a finished task finds nothing, or finds its successor in the slot,
-            // which merely looks once more than needed.
-            let Some(Some(task)) = tasks.slots.get_mut(index as usize) else { return };
+            // None when all have been dropped meanwhile.
+            let Some(task) = tasks.slots.get_mut(index as usize) else { return };
             task.shared.queued.store(false, Ordering::Release);
             task.future.take().map(|future| (future, task.waker.clone()))
         };
@@ -285,13 +288,12 @@ impl Io {
         let mut tasks = self.0.tasks.borrow_mut();
         match outcome {
             Poll::Pending => {
-                if let Some(Some(task)) = tasks.slots.get_mut(index as usize) {
+                if let Some(task) = tasks.slots.get_mut(index as usize) {
                     task.future = Some(future);
                 }
             }
             Poll::Ready(()) => {
-                if let Some(slot) = tasks.slots.get_mut(index as usize) {
-                    *slot = None;
+                if tasks.slots.get(index as usize).is_some_and(|task| task.future.is_none()) {
                     tasks.free.push(index);
                 }
                 drop(tasks);

@@ -6,6 +6,7 @@
 //! * [`Device`], [`Socket`], [`Listener`]: handles that submit operations to the world.
 //! * [`Buf`] and [`Pool`]: owned, 4 KiB-aligned buffers from one arena, with headroom.
 //! * [`Event`], [`Driver`], [`Watch`]: what other processes and drivers give a door to work with.
+//! * [`Hands`]: tasks that take one job after another.
 //! * [`mailbox()`]: values from other threads, awaited by a task.
 //! * [`Volume`]: what a door (NBD, FUSE, …) serves.
 //!
@@ -16,6 +17,7 @@ mod device;
 mod error;
 mod executor;
 mod foreign;
+mod hands;
 mod mailbox;
 mod op;
 mod socket;
@@ -29,6 +31,7 @@ pub use device::{Command, Device, DeviceInfo, Transfer};
 pub use error::{ErrorKind, IoError};
 pub use executor::{Io, Sleep};
 pub use foreign::{Commanding, Driver, Event, Raising, Waiting, Watch};
+pub use hands::Hands;
 pub use mailbox::{Receiver, Sender, Undelivered, mailbox};
 pub use op::{Completed, DeviceId, Lent, Op, OpId, SocketId};
 pub use socket::{Accepting, Listener, Socket, Transferring};

@@ -1,7 +1,7 @@
 //! Waiting for a condition inside one thread.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
@@ -61,10 +61,15 @@ impl WaitList {
     /// Wakes everyone, in the order they came.
     pub fn wake_all(&self) {
         // Taken out first: a waker may run code that waits here again.
-        let wakers = std::mem::take(&mut *self.wakers.borrow_mut());
+        let mut wakers = std::mem::take(&mut *self.wakers.borrow_mut());
         self.round.set(self.round.get() + 1);
-        for waker in wakers {
+        for waker in wakers.drain(..) {
             waker.wake();
+        }
+        // Its memory serves the next round.
+        let mut list = self.wakers.borrow_mut();
+        if list.capacity() == 0 {
+            *list = wakers;
         }
     }
 
@@ -88,13 +93,45 @@ struct GateInner {
     /// Who waits, by ticket. Only the one whose turn it is can go in, so only that one is woken:
     /// waking all for each pass would cost the square of their number.
     waiting: RefCell<BTreeMap<u64, Waker>>,
+    /// Tickets of those who do not wait any more, and whose turn has not come.
+    given_up: RefCell<BTreeSet<u64>>,
 }
 
 impl GateInner {
+    /// The turn is over: the next one's is here.
+    fn serve_next(&self) {
+        self.serving.set(self.serving.get() + 1);
+        while self.given_up.borrow_mut().remove(&self.serving.get()) {
+            self.serving.set(self.serving.get() + 1);
+        }
+    }
+
     fn wake_next(&self) {
         let waker = self.waiting.borrow_mut().remove(&self.serving.get());
         if let Some(waker) = waker {
             waker.wake();
+        }
+    }
+}
+
+/// A place in the line before a [`Gate`]: who leaves it must not keep those behind waiting.
+struct Standing<'a> {
+    inner: &'a GateInner,
+    ticket: u64,
+    is_through: bool,
+}
+
+impl Drop for Standing<'_> {
+    fn drop(&mut self) {
+        if self.is_through {
+            return;
+        }
+        self.inner.waiting.borrow_mut().remove(&self.ticket);
+        if self.inner.serving.get() == self.ticket {
+            self.inner.serve_next();
+            self.inner.wake_next();
+        } else {
+            self.inner.given_up.borrow_mut().insert(self.ticket);
         }
     }
 }
@@ -114,26 +151,29 @@ impl Gate {
             next_ticket: Cell::new(0),
             serving: Cell::new(0),
             waiting: RefCell::default(),
+            given_up: RefCell::default(),
         }))
     }
 
-    /// Waits for `amount` units. An amount above the limit waits until it is alone.
+    /// Waits for `amount` units. An amount above the limit waits until it is alone. Who stops waiting leaves the line.
     pub async fn enter(&self, amount: u64) -> Pass {
         let inner = &self.0;
         let ticket = inner.next_ticket.get();
         inner.next_ticket.set(ticket + 1);
+        let mut standing = Standing { inner, ticket, is_through: false };
         poll_fn(|context| {
             let used = inner.used.get();
             let fits = used == 0 || used + amount <= inner.limit;
             if inner.serving.get() == ticket && fits {
                 inner.used.set(used + amount);
-                inner.serving.set(ticket + 1);
+                inner.serve_next();
                 return Poll::Ready(());
             }
             inner.waiting.borrow_mut().insert(ticket, context.waker().clone());
             Poll::Pending
         })
         .await;
+        standing.is_through = true;
         inner.wake_next();
         Pass { gate: self.clone(), amount }
     }
@@ -205,5 +245,27 @@ mod tests {
         }
         // One wake for each pass that ended, and one by each that went in, to no avail.
         assert!(count.0.load(Ordering::Relaxed) < 2000, "{count:?}", count = count.0);
+    }
+
+    #[test]
+    fn who_stops_waiting_keeps_nobody_from_a_gate() {
+        let gate = Gate::new(1);
+        let mut context = Context::from_waker(Waker::noop());
+        let mut waiting: Vec<_> = (0..5).map(|_| Some(Box::pin(gate.enter(1)))).collect();
+        let mut inside: Vec<Option<Pass>> = Vec::new();
+        for one in waiting.iter_mut().flatten() {
+            inside.push(match one.as_mut().poll(&mut context) {
+                Poll::Ready(pass) => Some(pass),
+                Poll::Pending => None,
+            });
+        }
+        // The third before its turn has come, the second in its turn, which has not been noticed.
+        waiting[2] = None;
+        inside.clear();
+        waiting[1] = None;
+        let next = waiting[3].as_mut().expect("it waits").as_mut().poll(&mut context);
+        assert!(next.is_ready(), "those before it have left");
+        drop(next);
+        assert!(waiting[4].as_mut().expect("it waits").as_mut().poll(&mut context).is_ready());
     }
 }

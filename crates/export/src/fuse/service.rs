@@ -1,6 +1,6 @@
 //! Takes the kernel's messages and answers them, on the executor.
 //!
-//! * Requests run at the same time, each in a task of its own; the bytes they hold in buffers are
+//! * Requests run at the same time, each in a task that takes another when it has ended; the bytes they hold in buffers are
 //!   bounded by [`IN_FLIGHT_BYTES_MAX`], and beyond it messages stay with the kernel.
 //! * Byte ranges become whole sectors here: reads take the sectors around a range, changes
 //!   rewrite the sectors at its edges (see [`Sectors`] for what keeps that safe).
@@ -10,7 +10,9 @@
 use std::rc::Rc;
 
 use io::units::{GIB, MIB};
-use io::{Buf, Durability, ErrorKind, Gate, Io, IoError, Place, Volume, VolumeInfo, ZeroMode};
+use io::{
+    Buf, Durability, ErrorKind, Gate, Hands, Io, IoError, Pass, Place, Volume, VolumeInfo, ZeroMode,
+};
 
 use super::connection::{Connection, Head, REQUEST_BYTES_MAX, Received};
 use super::file_system::{FILE, FileSystem};
@@ -58,6 +60,13 @@ enum Work {
     Seek { at: u64, target: SeekTarget },
 }
 
+/// A request on its way.
+struct Job {
+    number: u64,
+    work: Work,
+    pass: Pass,
+}
+
 /// A byte range and the whole sectors around it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Framed {
@@ -101,6 +110,16 @@ impl<V: Volume> Service<V> {
     /// The kernel's driver behaves as none that is known.
     pub(super) async fn run(self: Rc<Self>) -> Result<(), IoError> {
         let gate = Gate::new(IN_FLIGHT_BYTES_MAX);
+        let hands = {
+            let service = self.clone();
+            Hands::new(&self.io, move |Job { number, work, pass }| {
+                let service = service.clone();
+                async move {
+                    service.serve(number, work).await;
+                    drop(pass);
+                }
+            })
+        };
         let mut head: Head = [0; WRITE_HEAD_BYTES];
         let mut rest = self.io.pool().take(REQUEST_BYTES_MAX as usize);
         let (mut taken, mut taken_bytes) = (0, 0);
@@ -158,11 +177,7 @@ impl<V: Volume> Service<V> {
             };
             // Waiting here leaves the rest with the kernel.
             let pass = gate.enter(u64::from(held_bytes)).await;
-            let service = self.clone();
-            self.io.spawn(async move {
-                service.serve(number, work).await;
-                drop(pass);
-            });
+            hands.give(Job { number, work, pass });
         }
     }
 

@@ -1,10 +1,12 @@
 //! What a request costs each door, and how often it has the kernel do something for it:
-//! instructions, receives, sends and rounds, kept below a budget for each route.
+//! instructions, allocations, receives, sends and rounds, kept below a budget for each route.
 //!
 //! Counted is the door with its executor, on a volume that asks a drive for everything. Drive, client, guest and ublk's
 //! driver are part of the test and cost next to nothing or are left out; the FUSE door has the real kernel on its other
 //! side. `docs/performance.md` has the table.
 
+#[path = "../../../engine/tests/instructions/allocations.rs"]
+mod allocations;
 #[path = "../../../engine/tests/instructions/callgrind.rs"]
 mod callgrind;
 mod driver;
@@ -47,6 +49,9 @@ const BUDGETS: [(&str, i64, u64); 16] = [
     ("fuse-write-1", 12_800, 250),
     ("fuse-write-32", 7_400, 125),
 ];
+
+/// Allocations per request: of the first few only.
+const ALLOCATIONS_BUDGET: f64 = 0.1;
 
 /// A volume that is a drive.
 struct Passed(Device);
@@ -209,14 +214,22 @@ fn main() {
         let each = |of: fn(&Asked) -> u64| (of(&many) - of(&few)) as f64 / 3200.0;
         let rounds = each(|asked| asked.rounds);
         let instructions = if counts { callgrind::per_request(route, Some("*_works*")) } else { 0 };
+        let allocations = allocations::per_request(|count| {
+            send(route, count);
+        });
         println!(
             "{route:<14} {instructions:>6} instructions per request, budget {budget}; {rounds:.2} rounds, {:.2} receives, \
-             {:.2} sends",
+             {:.2} sends, {allocations:.3} allocations",
             each(|asked| asked.receives),
             each(|asked| asked.sends),
         );
-        if instructions > budget || rounds * 100.0 > rounds_budget as f64 {
-            over.push(format!("{route}: {instructions} instructions, {rounds:.2} rounds"));
+        if instructions > budget
+            || rounds * 100.0 > rounds_budget as f64
+            || allocations > ALLOCATIONS_BUDGET
+        {
+            over.push(format!(
+                "{route}: {instructions} instructions, {rounds:.2} rounds, {allocations:.3} allocations"
+            ));
         }
     }
     assert!(over.is_empty(), "more per request than allowed: {over:?}");

@@ -12,6 +12,7 @@ use io::{
     Completed, Foreign, Io, IoError, Op, OpId, Park, Pool, SocketId, Unpark, WaitList, World,
 };
 
+use crate::allocations::uncounted;
 use crate::guest::{Guest, IN, OUT};
 use crate::wire::Asked;
 
@@ -154,7 +155,7 @@ impl World for Hall {
         if std::mem::take(&mut self.submitted) {
             self.board.asked.borrow_mut().rounds += 1;
         }
-        self.let_guest_work();
+        uncounted(|| self.let_guest_work());
         if self.done.is_empty() && park != Park::Never {
             let at_work = self.board.guest.borrow().is_some() && !self.board.over.get();
             assert!(!at_work, "the guest waits for ever");
