@@ -85,6 +85,7 @@ fn measure(program: &Path, directory: &Path, tib: u64) -> Result<Value> {
     let report = empty.fio(&[&flushed[..], &[&seconds]].concat())?;
     let flushed_per_s = report["jobs"][0]["write"]["iops"].as_f64().context("fio: no iops")?;
     let (open_s, open_mib) = (empty.open_s, empty.resident_mib()?);
+    let log = volume.log_status()?;
     let close_s = empty.close()?;
 
     let used = volume.serve()?;
@@ -102,12 +103,22 @@ fn measure(program: &Path, directory: &Path, tib: u64) -> Result<Value> {
         "open_empty_s": open_s,
         "resident_after_writes_mib": open_mib,
         "write_and_flush_per_s": flushed_per_s,
+        "checkpoints": log["checkpoints"],
+        "checkpoint_ms": per(&log["checkpoint_us"], &log["checkpoints"]).map(|us| us / 1e3),
+        "checkpoint_pages": per(&log["map_pages_written"], &log["checkpoints"]),
+        "checkpoint_us_per_page": per(&log["checkpoint_us"], &log["map_pages_written"]),
         "close_s": close_s,
         "open_used_s": reopen_s,
         "resident_used_mib": reopen_mib,
         "recovery_s": recovery_s,
         "resident_recovered_mib": recovery_mib,
     }))
+}
+
+/// One number by another, if there are any.
+fn per(number: &Value, by: &Value) -> Option<f64> {
+    let (number, by) = (number.as_f64()?, by.as_f64()?);
+    (by > 0.0).then(|| number / by)
 }
 
 struct Volume<'a> {
@@ -136,6 +147,15 @@ impl Volume<'_> {
             bail!("{}", String::from_utf8_lossy(&output.stderr).trim());
         }
         Ok(began.elapsed().as_secs_f64())
+    }
+
+    /// What its server says of the landing log.
+    fn log_status(&self) -> Result<Value> {
+        let output = self.command().args(["--json", "status", "it"]).output()?;
+        let status: Value = serde_json::from_slice(&output.stdout)
+            .with_context(|| String::from_utf8_lossy(&output.stderr).trim().to_owned())?;
+        let log = &status["volumes"][0]["log"];
+        Ok(log.as_object().map(|_| log.clone()).context("status: no log")?)
     }
 
     fn serve(&self) -> Result<Serving> {
@@ -211,12 +231,16 @@ impl Drop for Serving {
 }
 
 fn table(rows: &[Value]) -> String {
-    let columns: [(&str, &str, usize); 10] = [
+    let columns: [(&str, &str, usize); 14] = [
         ("slow_tib", "slow drive, TiB", 0),
         ("create_s", "create, s", 2),
         ("open_empty_s", "open, empty, s", 2),
         ("write_and_flush_per_s", "write and flush, one by one, per s", 0),
         ("resident_after_writes_mib", "resident behind 20,000 small writes anywhere, MiB", 0),
+        ("checkpoints", "checkpoints meanwhile", 0),
+        ("checkpoint_pages", "map pages written in each", 0),
+        ("checkpoint_ms", "one takes, ms", 1),
+        ("checkpoint_us_per_page", "of that per map page, µs", 1),
         ("close_s", "close, with a checkpoint of all that, s", 2),
         ("open_used_s", "open, s", 2),
         ("resident_used_mib", "resident, MiB", 0),

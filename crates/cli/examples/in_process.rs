@@ -1,5 +1,6 @@
 //! The engine called in process, beside raw operations on a file of the same kind: what the
-//! engine itself costs. Both go through the same seam and the same ring.
+//! engine itself costs. Both go through the same seam and the same ring. fio's own io_uring engine, with registered
+//! buffers and files, takes its turns at the same file where it is installed: what the file gives without a line of ours.
 //!
 //!     cargo run --release -p bimetal --example in_process -- DIRECTORY [SECONDS_PER_STEP] [--json]
 //!
@@ -9,6 +10,7 @@
 use std::cell::Cell;
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::rc::Rc;
 
 use engine::{CreateOptions, Engine, OpenOptions, create};
@@ -79,6 +81,15 @@ struct Rate {
     cpu_us: f64,
 }
 
+/// Of one row, a turn after the other.
+#[derive(Default)]
+struct Rates {
+    engine: Vec<Rate>,
+    raw: Vec<Rate>,
+    /// Empty where there is no fio.
+    fio: Vec<Rate>,
+}
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let json = arguments.iter().any(|argument| argument == "--json");
@@ -89,9 +100,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (io, kernel) = Kernel::start(KernelOptions::default())?;
     let fast = open_file(&kernel, &directory.join("in-process-fast.img"), SPAN_BYTES + 512 * MIB)?;
     let slow = open_file(&kernel, &directory.join("in-process-slow.img"), 4 * GIB)?;
-    let raw = open_file(&kernel, &directory.join("in-process-raw.img"), SPAN_BYTES)?;
-    let mut rows: Vec<(Step, [Vec<Rate>; 2])> =
-        STEPS.iter().map(|step| (*step, [Vec::new(), Vec::new()])).collect();
+    let raw_path = directory.join("in-process-raw.img");
+    let raw = open_file(&kernel, &raw_path, SPAN_BYTES)?;
+    let with_fio = Command::new("fio").arg("--version").output().is_ok();
+    let mut rows: Vec<(Step, Rates)> = STEPS.iter().map(|step| (*step, Rates::default())).collect();
     let volume_status = io.block_on(async {
         let options = CreateOptions { landing_bytes: Some(128 * MIB), ..CreateOptions::new("b") };
         create(&io, &fast, &slow, options, &|_, _| ()).await?;
@@ -102,8 +114,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
         for repetition in 0..REPETITIONS {
             for (step, rates) in &mut rows {
-                for (target, rates) in targets.iter().zip(rates.iter_mut()) {
+                for (target, rates) in targets.iter().zip([&mut rates.engine, &mut rates.raw]) {
                     rates.push(measure(&io, target, *step, seconds, repetition as u64).await?);
+                }
+                if with_fio {
+                    rates.fio.push(fio(&raw_path, *step, seconds)?);
                 }
             }
         }
@@ -181,6 +196,40 @@ async fn measure(
     Ok(Rate { per_second: count / wall, cpu_us: (cpu_ns() - started_cpu) as f64 / 1e3 / count })
 }
 
+/// The same by fio, which has the file for itself meanwhile.
+fn fio(path: &Path, step: Step, seconds: f64) -> Result<Rate, Box<dyn std::error::Error>> {
+    let kind = match (step.random, step.write) {
+        (true, false) => "randread",
+        (true, true) => "randwrite",
+        (false, false) => "read",
+        (false, true) => "write",
+    };
+    // A flush after each write stops the whole job: as many jobs as there are writes at a time.
+    let (jobs, depth) = if step.flush { (step.depth, 1) } else { (1, step.depth) };
+    let output = Command::new("fio")
+        .args(["--name=raw", "--ioengine=io_uring", "--direct=1", "--registerfiles", "--fixedbufs"])
+        .args(["--norandommap", "--randrepeat=0", "--time_based", "--group_reporting"])
+        .args(["--output-format=json", "--thread", "--allow_file_create=0"])
+        .arg(format!("--filename={}", path.display()))
+        .arg(format!("--size={SPAN_BYTES}"))
+        .arg(format!("--runtime={}ms", (seconds * 1e3) as u64))
+        .args([format!("--rw={kind}"), format!("--bs={}", step.bytes)])
+        .args([format!("--iodepth={depth}"), format!("--numjobs={jobs}")])
+        .args(step.flush.then_some("--fsync=1"))
+        .output()?;
+    if !output.status.success() {
+        return Err(format!("fio: {}", String::from_utf8_lossy(&output.stderr)).into());
+    }
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+    let job = &report["jobs"][0];
+    let side = &job[if step.write { "write" } else { "read" }];
+    let number = |value: &serde_json::Value| value.as_f64().ok_or("fio: a number is missing");
+    let (per_second, count) = (number(&side["iops"])?, number(&side["total_ios"])?);
+    let busy = (number(&job["usr_cpu"])? + number(&job["sys_cpu"])?) / 100.0;
+    let wall_s = number(&side["runtime"])? / 1e3;
+    Ok(Rate { per_second, cpu_us: busy * wall_s * jobs as f64 * 1e6 / count })
+}
+
 /// xorshift64: the same places for both targets.
 fn draw(state: &Cell<u64>) -> u64 {
     let mut x = state.get();
@@ -203,17 +252,20 @@ fn median(rates: &[Rate], of: impl Fn(&Rate) -> f64) -> f64 {
     values[values.len() / 2]
 }
 
-fn print(rows: &[(Step, [Vec<Rate>; 2])], json: bool, backend: &str, memory_bytes: u64) {
+fn print(rows: &[(Step, Rates)], json: bool, backend: &str, memory_bytes: u64) {
     if json {
         let rows: Vec<_> = rows
             .iter()
-            .map(|(step, [engine, raw])| {
+            .map(|(step, Rates { engine, raw, fio })| {
+                let of_fio = |of: fn(&Rate) -> f64| (!fio.is_empty()).then(|| median(fio, of));
                 serde_json::json!({
                     "row": step.name,
                     "engine_per_second": median(engine, |rate| rate.per_second),
                     "engine_cpu_us": median(engine, |rate| rate.cpu_us),
                     "raw_per_second": median(raw, |rate| rate.per_second),
                     "raw_cpu_us": median(raw, |rate| rate.cpu_us),
+                    "fio_per_second": of_fio(|rate| rate.per_second),
+                    "fio_cpu_us": of_fio(|rate| rate.cpu_us),
                 })
             })
             .collect();
@@ -223,14 +275,22 @@ fn print(rows: &[(Step, [Vec<Rate>; 2])], json: bool, backend: &str, memory_byte
     }
     println!("{backend}");
     println!(
-        "{:<32} {:>10} {:>10} {:>6}  {:>9} {:>9}",
-        "row", "engine/s", "raw/s", "ratio", "engine µs", "raw µs"
+        "{:<32} {:>10} {:>10} {:>6} {:>10} {:>6}  {:>9} {:>9} {:>9}",
+        "row", "engine/s", "raw/s", "ratio", "fio/s", "ratio", "engine µs", "raw µs", "fio µs"
     );
-    for (step, [engine, raw]) in rows {
+    for (step, Rates { engine, raw, fio }) in rows {
         let rate = |rates: &[Rate]| median(rates, |rate| rate.per_second);
         let cpu = |rates: &[Rate]| median(rates, |rate| rate.cpu_us);
+        let (fio_rate, fio_ratio, fio_cpu) = match fio.is_empty() {
+            true => ("-".to_owned(), "-".to_owned(), "-".to_owned()),
+            false => (
+                format!("{:.0}", rate(fio)),
+                format!("{:.2}", rate(engine) / rate(fio)),
+                format!("{:.1}", cpu(fio)),
+            ),
+        };
         println!(
-            "{:<32} {:>10.0} {:>10.0} {:>6.2}  {:>9.1} {:>9.1}",
+            "{:<32} {:>10.0} {:>10.0} {:>6.2} {fio_rate:>10} {fio_ratio:>6}  {:>9.1} {:>9.1} {fio_cpu:>9}",
             step.name,
             rate(engine),
             rate(raw),

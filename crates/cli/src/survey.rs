@@ -90,7 +90,10 @@ fn ask_within(
     match control::call(socket, request, patience).map_err(Failure::failed)? {
         ControlReply::Done(value) => Ok(value),
         ControlReply::Failed(refusal) => {
-            let failure = Failure::failed(&refusal.message);
+            let failure = match refusal.code.as_str() {
+                "refused" => Failure::refused(&refusal.message),
+                _ => Failure::failed(&refusal.message),
+            };
             Err(match refusal.hint {
                 Some(hint) => failure.hint(hint),
                 None => failure,

@@ -306,6 +306,12 @@ pub struct LogStatus {
     pub full_waits: u64,
     /// Checkpoints.
     pub checkpoints: u64,
+    /// Time they took.
+    #[serde(default)]
+    pub checkpoint_us: u64,
+    /// Map pages written, to each of both drives.
+    #[serde(default)]
+    pub map_pages_written: u64,
 }
 
 /// Bytes moved in the background.
@@ -432,6 +438,8 @@ impl VolumeStatus {
                 dirty_bytes: engine.log.dirty_bytes,
                 full_waits: engine.log.full_waits,
                 checkpoints: engine.log.checkpoints,
+                checkpoint_us: engine.log.checkpoint_ns / 1000,
+                map_pages_written: engine.log.map_pages_written,
             }),
             moves: Some(MoveStatus {
                 promoted_bytes: engine.moves.promoted_bytes,
@@ -509,6 +517,8 @@ impl VolumeStatus {
                 dirty_bytes: 0,
                 full_waits: 0,
                 checkpoints: 0,
+                checkpoint_us: 0,
+                map_pages_written: 0,
             }),
             moves: None,
             policy: None,

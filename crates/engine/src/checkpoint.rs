@@ -30,6 +30,7 @@ const PAGES_PER_STEP: usize = 256;
 
 /// Advances the tail as far as live data and unwritten map changes allow.
 pub(crate) async fn checkpoint(shared: &Rc<Shared>) -> Result<(), Error> {
+    let began_ns = shared.io.now_ns();
     let (target, epoch) = {
         let mut state = shared.state.borrow_mut();
         let live = state.log.oldest_live();
@@ -73,6 +74,7 @@ pub(crate) async fn checkpoint(shared: &Rc<Shared>) -> Result<(), Error> {
         let mut state = shared.state.borrow_mut();
         state.log.advance_tail(target, &told);
         state.counters.checkpoints += 1;
+        state.counters.checkpoint_ns += shared.io.now_ns() - began_ns;
         state.reclaim();
     }
     shared.wake_room();
@@ -238,6 +240,7 @@ pub(crate) async fn write_pages(shared: &Rc<Shared>) -> Result<(), Error> {
         return Err(error);
     }
     let mut state = shared.state.borrow_mut();
+    state.counters.map_pages_written += written.len() as u64;
     for (page, copy) in written {
         state.map.set_newer_copy(page, if canary!(SameCopyAgain) { 1 - copy } else { copy });
         state.settle_mirrored(page, lsn);

@@ -329,6 +329,8 @@ impl Engine {
                 dirty_bytes: state.dirty_bytes(),
                 full_waits: counters.full_waits,
                 checkpoints: counters.checkpoints,
+                checkpoint_ns: counters.checkpoint_ns,
+                map_pages_written: counters.map_pages_written,
             },
             moves: counters.moves,
             policy: PolicyStatus {

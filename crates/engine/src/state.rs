@@ -82,6 +82,8 @@ pub(crate) struct Counters {
     pub moves: Moves,
     pub full_waits: u64,
     pub checkpoints: u64,
+    pub checkpoint_ns: u64,
+    pub map_pages_written: u64,
 }
 
 /// Changes of a map page that the slow drive's copies do not have.

@@ -109,6 +109,10 @@ pub struct LogStatus {
     pub full_waits: u64,
     /// Checkpoints since the volume was opened.
     pub checkpoints: u64,
+    /// Time they took, in nanoseconds.
+    pub checkpoint_ns: u64,
+    /// Map pages written since then, to each of both drives.
+    pub map_pages_written: u64,
 }
 
 /// Bytes moved in the background.

@@ -139,6 +139,22 @@ fn a_refused_write_leaves_the_connection_in_step() {
 }
 
 #[test]
+fn a_write_is_refused_behind_its_payload() {
+    let server = Server::start(MIB);
+    let mut peer = Peer::transmitting(&server);
+    peer.send(&request(WRITE, 0, 7, MIB, 4096));
+    peer.send(&[0x25; 4095]);
+    peer.0.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    let early = peer.0.read(&mut [0; 16]).expect_err("clients that still send do not listen");
+    assert_eq!(early.kind(), std::io::ErrorKind::WouldBlock);
+    peer.0.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    peer.send(&[0x25]);
+    assert_eq!(peer.reply(), (28, 7));
+    drop(peer);
+    assert_nothing_left(server);
+}
+
+#[test]
 fn a_claim_of_gigabytes_ends_the_connection_and_takes_no_memory() {
     let server = Server::start(MIB);
     let mut peer = Peer::transmitting(&server);

@@ -79,7 +79,11 @@ fn of_door(report: &Report, door: Door) -> Value {
 
 fn in_process(report: &Report) -> Value {
     let rows = report.in_process["in_process"].as_array().cloned().unwrap_or_default();
-    let sides = [("the engine", "engine_per_second"), ("raw io_uring", "raw_per_second")];
+    let sides = [
+        ("the engine", "engine_per_second"),
+        ("raw io_uring", "raw_per_second"),
+        ("fio's io_uring", "fio_per_second"),
+    ];
     let name = |row: &Value| row["row"].as_str().unwrap_or("?").to_owned();
     let series = sides.iter().map(|(side, key)| {
         let bars: Vec<(String, f64)> =

@@ -198,19 +198,30 @@ impl Report {
     fn in_process_table(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             formatter,
-            "{:<NAME_WIDTH$} {:>10} {:>10} {:>6} {:>10} {:>8}",
-            "the engine in process", "engine/s", "raw/s", "ratio", "engine µs", "raw µs"
+            "{:<NAME_WIDTH$} {:>10} {:>10} {:>6} {:>10} {:>6} {:>10} {:>8} {:>8}",
+            "the engine in process",
+            "engine/s",
+            "raw/s",
+            "ratio",
+            "fio/s",
+            "ratio",
+            "engine µs",
+            "raw µs",
+            "fio µs"
         )?;
         for row in self.in_process["in_process"].as_array().into_iter().flatten() {
             let number = |name: &str| row[name].as_f64().unwrap_or(f64::NAN);
-            let (engine, raw) = (number("engine_per_second"), number("raw_per_second"));
+            let (engine, raw, fio) =
+                (number("engine_per_second"), number("raw_per_second"), number("fio_per_second"));
             writeln!(
                 formatter,
-                "{:<NAME_WIDTH$} {engine:>10.0} {raw:>10.0} {:>6.2} {:>10.1} {:>8.1}",
+                "{:<NAME_WIDTH$} {engine:>10.0} {raw:>10.0} {:>6.2} {fio:>10.0} {:>6.2} {:>10.1} {:>8.1} {:>8.1}",
                 row["row"].as_str().unwrap_or("?"),
                 engine / raw,
+                engine / fio,
                 number("engine_cpu_us"),
-                number("raw_cpu_us")
+                number("raw_cpu_us"),
+                number("fio_cpu_us")
             )?;
         }
         Ok(())

@@ -78,7 +78,7 @@ pub fn run(arguments: &AttachArguments, settings: &Settings) -> Outcome {
     if arguments.ublk {
         return attach_ublk(arguments, settings, &selection);
     }
-    let (file, started) = match ServerRecord::serving(settings, &selection)? {
+    let (file, started) = match ServerRecord::settled(settings, &selection)? {
         Some(server) => (file_of(&server, &selection)?, false),
         None => {
             detach::clear_remains(settings, name)?;
@@ -102,7 +102,7 @@ pub fn run(arguments: &AttachArguments, settings: &Settings) -> Outcome {
 /// The device of the kernel's ublk driver, of a server that runs or of a new one.
 fn attach_ublk(arguments: &AttachArguments, settings: &Settings, selection: &Selection) -> Outcome {
     let name = &selection.name;
-    let device = match ServerRecord::serving(settings, selection)? {
+    let device = match ServerRecord::settled(settings, selection)? {
         Some(ServerRecord { ublk: Some(device), .. }) => device,
         Some(server) => {
             return Err(Failure::refused(format!(

@@ -340,6 +340,16 @@ impl Doors {
         }
     }
 
+    /// Ends when the file cannot be reached any more; never where there is none.
+    pub fn fuse_ended(&self) -> Option<impl Future<Output = ()> + use<>> {
+        self.fuse.as_ref().map(FuseDoor::ended)
+    }
+
+    /// Whether the file is the only way to the volume.
+    pub fn only_fuse(&self) -> bool {
+        self.nbd.is_none() && self.vhost_user.is_none() && self.ublk.is_none()
+    }
+
     /// Why the file cannot be used any more, if so.
     pub fn fuse_failure(&self) -> Option<String> {
         let door = self.fuse.as_ref()?;

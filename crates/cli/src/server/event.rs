@@ -25,6 +25,8 @@ pub enum Event {
     StopAtOnce,
     /// The command given with `--run` has ended, with this exit code.
     CommandEnded(u8),
+    /// The volume's file cannot be reached any more: somebody has unmounted it, or broken its connection off.
+    FileGone,
 }
 
 /// Where events are posted and taken.

@@ -3,7 +3,8 @@
 //! * One server per volume: a lock file says who ([`ServerLock`]), and the drives are locked too.
 //! * Ready means that recovery is over and every door answers.
 //! * The first signal, or an order to stop, closes in order: the file is unmounted (waiting for
-//!   whoever uses it), requests under way end, the volume is closed. A second SIGTERM or SIGINT ends
+//!   whoever uses it), requests under way end, the volume is closed. So does a file that somebody has unmounted, where
+//!   it is the only door. A second SIGTERM or SIGINT ends
 //!   at once: the next server then replays the log, and nothing that was flushed is lost.
 
 mod doors;
@@ -138,6 +139,9 @@ pub fn serve(settings: &Settings, selection: &Selection, options: &ServeOptions)
             }
             Err(failure) => Err(failure.clone()),
         };
+        record.ending = true;
+        // Only who attaches meanwhile would miss it.
+        let _ = lock.write(&record);
         // Closed in order whatever happened, so that a wrong flag does not cost a recovery.
         server.close(&mut events, selection).await?;
         if let Ok(control) = control {
@@ -485,9 +489,24 @@ impl Server {
                 Err(failure) => return Err(failure),
             }
         }
+        if let Some(ended) = self.doors.fuse_ended() {
+            let sender = events.sender();
+            self.io.spawn(async move {
+                ended.await;
+                drop(sender.send(Event::FileGone));
+            });
+        }
         loop {
             match events.next().await {
                 Event::CommandEnded(code) => return Ok(Exit::from_number(code)),
+                Event::FileGone => {
+                    let file = self.doors.fuse_file().unwrap_or_default();
+                    eprintln!("bimetal: {} is not mounted any more", file.display());
+                    if self.doors.only_fuse() && options.run.is_none() {
+                        eprintln!("bimetal: nobody can reach the volume any more: closing it");
+                        return Ok(self.exit());
+                    }
+                }
                 Event::Stop if options.run.is_none() => return Ok(self.exit()),
                 Event::Stop => {
                     // It is told to end too, and its end is ours.

@@ -9,7 +9,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use engine::Inspection;
 use rustix::fs::{FlockOperation, flock};
@@ -26,6 +26,9 @@ use crate::volume_name::VolumeName;
 const LOCK_ATTEMPTS: u32 = 50;
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
+/// One that begins or ends is given so long: it replays its log, or waits for who uses the volume.
+const SETTLE_PATIENCE: Duration = Duration::from_secs(30);
+
 /// What a running server says of itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ServerRecord {
@@ -35,6 +38,9 @@ pub struct ServerRecord {
     pub background: bool,
     /// It answers requests.
     pub ready: bool,
+    /// It was told to stop: its doors close, and it may go at any moment.
+    #[serde(default)]
+    pub ending: bool,
     /// It writes nothing to its drives: they stay as they were left.
     #[serde(default)]
     pub read_only: bool,
@@ -99,6 +105,33 @@ impl ServerRecord {
             "if that one is meant: --fast {fast} --slow {slow}; one volume of a name is served at a \
              time, but for another --config-dir"
         )))
+    }
+
+    /// The same, but of a server that begins or ends it is waited for what comes of it: until then, what it
+    /// says of its doors is not so yet, or no more.
+    ///
+    /// # Errors
+    /// That takes longer than anybody should wait for.
+    pub fn settled(
+        settings: &Settings,
+        selection: &Selection,
+    ) -> Result<Option<ServerRecord>, Failure> {
+        let deadline = Instant::now() + SETTLE_PATIENCE;
+        loop {
+            let server = match ServerRecord::serving(settings, selection)? {
+                Some(server) if server.ending || !server.ready => server,
+                settled => return Ok(settled),
+            };
+            if Instant::now() > deadline {
+                let name = &selection.name;
+                let does = if server.ending { "still ending" } else { "not ready yet" };
+                return Err(Failure::refused(format!(
+                    "the server of volume '{name}', {server}, is {does}"
+                ))
+                .hint(format!("it says why in {}", settings.log_file(name).display())));
+            }
+            std::thread::sleep(LOCK_PAUSE);
+        }
     }
 
     /// The last record, also when its server is gone: tells what a killed one left behind.

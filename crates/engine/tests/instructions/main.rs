@@ -21,6 +21,9 @@ const BUDGETS: [(&str, &str, i64, f64); 6] = [
     ("write-flush", "device-write", 36_000, 0.1),
 ];
 
+/// Lines that are in no cache of a core's when a place of a large volume is looked up that nobody has asked for lately.
+const MISSES_BUDGET: f64 = 8.0;
+
 fn main() {
     if let Some((route, count)) = callgrind::asked() {
         return routes::send(&route, count);
@@ -44,6 +47,16 @@ fn main() {
             over.push(format!(
                 "{route}: {instructions} instructions, {allocations:.3} allocations"
             ));
+        }
+    }
+    if counts {
+        let [near, far] = ["large-near", "large-far"].map(callgrind::misses_per_request);
+        println!(
+            "lookups anywhere in a large volume: {:.2} cache misses, budget {MISSES_BUDGET}",
+            far - near
+        );
+        if far - near > MISSES_BUDGET {
+            over.push(format!("lookups: {:.2} cache misses", far - near));
         }
     }
     assert!(over.is_empty(), "more per request than allowed: {over:?}");

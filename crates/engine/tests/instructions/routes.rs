@@ -2,13 +2,16 @@
 //! what the requests cost, drives included; `device-read` and `device-write` are the drives alone.
 
 use engine::{CreateOptions, Engine, OpenOptions, TuningChange, create};
-use io::units::{MIB, SECOND_NS};
+use io::units::{GIB, KIB, MIB, SECOND_NS};
 use io::{Device, Durability, Io, Volume};
 use twin::{DriveSpec, Simulation};
 
 const BLOCK: u64 = 4096;
 /// Places that are used: extents that are at home on the fast drive.
 const SPAN_BYTES: u64 = 8 * MIB;
+/// The slow drive, and where the volume is to be large, whose map then has a line of the cache for each of many.
+const SLOW_BYTES: u64 = 128 * MIB;
+const LARGE_BYTES: u64 = 256 * GIB;
 
 struct Bench {
     io: Io,
@@ -42,6 +45,13 @@ impl Bench {
             }
             "read-fast" => self.read(at).await,
             "read-hole" => self.read(4 * SPAN_BYTES + at).await,
+            // The same few places, and places all over the volume: what differs is what was looked up.
+            "large-near" => self.read(4 * SPAN_BYTES + at).await,
+            "large-far" => {
+                let extents = (LARGE_BYTES - 4 * SPAN_BYTES) / (128 * KIB);
+                let extent = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) % extents;
+                self.read(4 * SPAN_BYTES + extent * 128 * KIB).await;
+            }
             "write-home" | "write-behind" => self.write(at).await,
             "write-log" => self.write(4 * SPAN_BYTES + at).await,
             "write-flush" => {
@@ -60,8 +70,10 @@ impl Bench {
 pub fn send(route: &str, count: u64) {
     let simulation = Simulation::new(1);
     let spec = |spec: DriveSpec| DriveSpec { atomic_write_bytes: 4096, ..spec };
-    let fast = simulation.add_drive(spec(DriveSpec::fast("fast", 64 * MIB)));
-    let slow = simulation.add_drive(spec(DriveSpec::slow("slow", 128 * MIB)));
+    let large = route.starts_with("large");
+    let (fast_bytes, slow_bytes) = if large { (GIB, LARGE_BYTES) } else { (64 * MIB, SLOW_BYTES) };
+    let fast = simulation.add_drive(spec(DriveSpec::fast("fast", fast_bytes)));
+    let slow = simulation.add_drive(spec(DriveSpec::slow("slow", slow_bytes)));
     let io = simulation.boot();
     let (fast, slow) = (simulation.device(&io, fast), simulation.device(&io, slow));
     let work = async {

@@ -168,6 +168,12 @@ impl FuseDoor {
         failure.or_else(|| broken_off.then(|| "its connection was broken off".to_owned()))
     }
 
+    /// Ends when the file cannot be reached any more, whoever has unmounted it.
+    pub fn ended(&self) -> impl Future<Output = ()> + use<> {
+        let state = self.state.clone();
+        async move { state.changed.until(|| state.ended.get().then_some(())).await }
+    }
+
     /// What a killed server had left at this place and was taken away, as a sentence.
     pub fn recovered(&self) -> Option<&str> {
         self.recovered.as_deref()

@@ -64,8 +64,8 @@ pub(super) struct Limits {
 enum Incoming {
     Header,
     Payload(Payload),
-    /// Bytes of a refused write to drop.
-    Skipped(u32),
+    /// Bytes of a refused write to drop, and the answer that follows them.
+    Skipped(u32, Option<Frame>),
 }
 
 /// A write whose data is arriving.
@@ -338,15 +338,17 @@ impl<V: Volume, T: Transport> Connection<V, T> {
     fn parse_one(&mut self) -> bool {
         match &mut self.incoming {
             Incoming::Header => self.parse_header(),
-            Incoming::Skipped(left) => {
+            Incoming::Skipped(left, refusal) => {
                 let count = self.inbox.unread().len().min(*left as usize);
                 self.inbox.consume(count);
                 *left -= count as u32;
-                if *left == 0 {
-                    self.incoming = Incoming::Header;
-                    return true;
+                if *left > 0 {
+                    return false;
                 }
-                false
+                let frame = refusal.take().expect("answered once");
+                self.outgoing.push(frame);
+                self.incoming = Incoming::Header;
+                true
             }
             Incoming::Payload(payload) => {
                 let buf = payload.buf.as_mut().expect("no receive is in flight");
@@ -398,11 +400,12 @@ impl<V: Volume, T: Transport> Connection<V, T> {
                 }
                 self.inbox.consume(REQUEST_BYTES);
                 self.admit(0);
-                if request.payload_bytes() > 0 {
-                    self.incoming = Incoming::Skipped(request.payload_bytes());
+                let frame = self.refusal(request.cookie, refusal.error, refusal.message);
+                match request.payload_bytes() {
+                    0 => self.outgoing.push(frame),
+                    // Answered behind it: clients do not expect an answer to what they are still sending.
+                    bytes => self.incoming = Incoming::Skipped(bytes, Some(frame)),
                 }
-                let release = Release { requests: 1, bytes: 0 };
-                self.refuse(request.cookie, refusal.error, refusal.message, release);
             }
         }
         true
@@ -413,13 +416,14 @@ impl<V: Volume, T: Transport> Connection<V, T> {
         self.bytes += bytes;
     }
 
-    fn refuse(&mut self, cookie: u64, error: u32, message: &str, release: Release) {
+    fn refusal(&self, cookie: u64, error: u32, message: &str) -> Frame {
+        let release = Release { requests: 1, bytes: 0 };
         let frame = if self.terms.structured {
             error_frame(cookie, true, error, message, None, self.io.pool())
         } else {
             Frame { head: Head::simple(cookie, error), body: None, release }
         };
-        self.outgoing.push(Frame { release, ..frame });
+        Frame { release, ..frame }
     }
 
     fn begin(&mut self, request: Request, work: Work, release: Release) {
@@ -605,7 +609,7 @@ impl<V: Volume, T: Transport> Connection<V, T> {
             let runs = context.describe(&*self.volume, at, length, spans_max, one);
             if runs.is_empty() {
                 let message = "the volume does not know where this range is";
-                return self.refuse(cookie, error::EIO, message, release);
+                return self.outgoing.push(self.refusal(cookie, error::EIO, message));
             }
             let payload = status_payload(context.id(), &runs);
             let kind = chunk::BLOCK_STATUS;

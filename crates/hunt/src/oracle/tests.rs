@@ -56,6 +56,26 @@ fn a_racing_read_may_show_either_value() {
 }
 
 #[test]
+fn without_a_landing_log_what_was_not_flushed_may_be_torn_and_nothing_else() {
+    let mut oracle = Oracle::new();
+    let first = write(&mut oracle, 0, 8192);
+    flush(&mut oracle);
+    let second = write(&mut oracle, 0, 8192);
+    oracle.cut();
+    let mut bytes = data(first, 0, 8192);
+    bytes[512..1024].copy_from_slice(&data(second, 512, 512));
+    assert!(oracle.clone().check_after_cut(0, &bytes).is_err(), "the log has blocks");
+    oracle.allow_torn();
+    bytes[4096..4608].fill(0);
+    assert!(oracle.clone().check_after_cut(0, &bytes).is_err(), "what was flushed is lost");
+    bytes[4096..4608].copy_from_slice(&data(second, 4096, 512));
+    assert_eq!(oracle.check_after_cut(0, &bytes), Ok(()));
+    // What was seen stays, sector by sector.
+    assert_eq!(oracle.check_after_cut(0, &bytes), Ok(()));
+    assert!(oracle.check_after_cut(0, &data(first, 0, 8192)).is_err());
+}
+
+#[test]
 fn a_flushed_write_must_survive_and_an_unflushed_one_may() {
     let mut oracle = Oracle::new();
     let first = write(&mut oracle, 0, 4096);
