@@ -27,6 +27,9 @@ pub struct OpinionReport {
     pub saved_ms: f64,
     /// Seconds since it was asked for; `null`: not lately, or not since the server started.
     pub asked_s_ago: Option<u64>,
+    /// `pinned`, `hot`, `cold` or `stream`; `null`: nobody wishes anything for it.
+    #[serde(default)]
+    pub wish: Option<String>,
     /// The last decision; `null`: none that is remembered.
     pub verdict: Option<String>,
     /// Seconds since then.
@@ -57,6 +60,7 @@ impl From<Opinion> for OpinionReport {
             reads_lately: opinion.count,
             saved_ms: opinion.saved_ms,
             asked_s_ago: opinion.asked_s_ago,
+            wish: opinion.wish.map(|wish| wish.name().to_owned()),
             verdict: opinion.verdict.map(|(words, _)| words.to_owned()),
             verdict_s_ago: opinion.verdict.map(|(_, ago)| ago),
         }

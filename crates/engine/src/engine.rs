@@ -101,7 +101,12 @@ impl Engine {
             shared.behind_work.wake_all();
             return Err(error);
         }
-        shared.state.borrow_mut().closing = true;
+        {
+            let mut state = shared.state.borrow_mut();
+            state.closing = true;
+            // Whoever closes it knows that both drives are needed for that.
+            state.quiet.set(false);
+        }
         // It may have hours to go.
         self.cancel_homecoming();
         self.requests_ended().await;

@@ -229,7 +229,8 @@ async fn run_turn(shared: &Shared) -> Result<(), Error> {
     };
     let marking = doubts.is_some() && !canary!(DoubtNotFlushed);
     let slow = (slow_dirty && !canary!(FlushForgetsSlow) || marking).then(|| {
-        shared.state.borrow_mut().quiet.used(WakeCause::Write, begun_ns);
+        let cause = if slow_dirty { WakeCause::Write } else { WakeCause::Mark };
+        shared.state.borrow_mut().quiet.used(cause, begun_ns);
         marks::hit(Mark::FlushOfBoth);
         shared.slow.flush()
     });

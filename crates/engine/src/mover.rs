@@ -10,7 +10,7 @@
 use std::rc::Rc;
 
 use io::{Buf, Transfer};
-use policy::{FastDrive, Occasion};
+use policy::{FastDrive, Occasion, Verdict};
 
 use crate::address::{BLOCK_BYTES, ExtentId, Home, Tier};
 use crate::canary::canary;
@@ -220,6 +220,7 @@ fn demote(state: &mut State, moves: &mut Vec<Move>, batch: usize, mut below: usi
             None if short_of_slots(state, moves.len() as u64) => {
                 let (placer, view) = state.placer_and_view();
                 let Some(coldest) = placer.heat.coldest(&view) else { break };
+                placer.heat.overrule(coldest, Verdict::GivesWay);
                 coldest
             }
             None => break,
@@ -250,6 +251,7 @@ fn restore_reserve(state: &mut State, moves: &mut Vec<Move>, batch: usize) {
         if placer.heat.is_hot(victim) || !push_move(state, moves, victim, Tier::Slow) {
             break;
         }
+        state.placer.heat.overrule(victim, Verdict::MakesRoom);
     }
 }
 
@@ -323,6 +325,9 @@ fn grant_wishes(
         };
         if pushed {
             moves.last_mut().expect("just pushed").wished = true;
+            if !up {
+                state.placer.heat.overrule(extent, Verdict::WishedDown);
+            }
         } else {
             state.wish_hand.leave_some(now_ns);
         }
@@ -436,7 +441,9 @@ fn give_up_bad_copies(state: &mut State, moves: &mut Vec<Move>) {
             state.bad_copies.remove(&extent);
         } else if !mapping.in_log() {
             // What has blocks in the log is given up when they are destaged.
-            push_move(state, moves, extent, Tier::Slow);
+            if push_move(state, moves, extent, Tier::Slow) {
+                state.placer.heat.overrule(extent, Verdict::BadCopy);
+            }
         }
     }
 }

@@ -21,6 +21,9 @@ pub enum WakeCause {
     Read,
     /// A client wrote what goes there at once.
     Write,
+    /// A client changed what was unchanged below since the slow drive was last brought up to date, and that drive has to know
+    /// before a flush ends (`doubts.rs`).
+    Mark,
     /// The landing log was half full.
     LogFull,
     /// Something else of the volume's own: a checkpoint that must be, a change of a setting.
@@ -32,6 +35,7 @@ impl fmt::Display for WakeCause {
         f.write_str(match self {
             WakeCause::Read => "a client read what only it has",
             WakeCause::Write => "a client wrote what goes there at once",
+            WakeCause::Mark => "it was told what a client has changed since it went to sleep",
             WakeCause::LogFull => "the landing log is half full",
             WakeCause::Upkeep => "the volume's own upkeep could not wait",
         })
@@ -45,6 +49,8 @@ pub struct Wakes {
     pub reads: u64,
     /// See [`WakeCause::Write`].
     pub writes: u64,
+    /// See [`WakeCause::Mark`].
+    pub marks: u64,
     /// See [`WakeCause::LogFull`].
     pub log_full: u64,
     /// See [`WakeCause::Upkeep`].
@@ -82,6 +88,7 @@ impl Quiet {
         *match cause {
             WakeCause::Read => &mut self.wakes.reads,
             WakeCause::Write => &mut self.wakes.writes,
+            WakeCause::Mark => &mut self.wakes.marks,
             WakeCause::LogFull => &mut self.wakes.log_full,
             WakeCause::Upkeep => &mut self.wakes.upkeep,
         } += 1;

@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use io::{Buf, Transfer};
-use policy::{FastDrive, Measured, Occasion, Policy, Refusal, Touch};
+use policy::{FastDrive, Measured, Occasion, Policy, Refusal, Touch, Verdict};
 
 use crate::address::{ExtentId, Tier};
 use crate::canary::canary;
@@ -71,6 +71,7 @@ fn brings_along(state: &mut State, request: &Request, extent: ExtentId, bytes: u
     }
     let wish = state.wishes.of(extent);
     if wish == Some(Wish::Cold) {
+        state.placer.heat.overrule(extent, Verdict::WishedBelow);
         return false;
     }
     let touch = request.touch(extent, bytes, false);
@@ -170,17 +171,17 @@ pub(crate) fn admit(
 ) -> bool {
     let wish = state.wishes.of(extent);
     if matches!(wish, Some(Wish::Cold | Wish::Stream)) {
-        state.placer.heat.decisions.stays_wished += 1;
+        state.placer.heat.overrule(extent, Verdict::WishedBelow);
         return false;
     }
     let coming = (state.stage.entering() + 1) * state.geometry.extent_bytes;
     if !state.placer.wear_covers(coming, fast_written, now_ns) {
-        state.placer.heat.decisions.stays_wear += 1;
+        state.placer.heat.overrule(extent, Verdict::Wear);
         return false;
     }
     let full = !state.stage.has_room_to_enter() || state.placer.leaving_is_full();
     if full && !matches!(occasion, Occasion::Rest | Occasion::StagedAtRest) {
-        state.placer.heat.decisions.stays_no_slot += 1;
+        state.placer.heat.overrule(extent, Verdict::Stays(Refusal::NoSlot));
         if state.placer.heat.is_hot(extent) {
             state.placer.later(extent);
         }
@@ -197,11 +198,14 @@ pub(crate) fn admit(
     if matches!(wish, Some(Wish::Hot | Wish::Pinned)) {
         let leaving = if view.free() == 0 { placer.heat.coldest(&view) } else { None };
         if view.free() == 0 && leaving.is_none() {
-            placer.heat.decisions.stays_no_slot += 1;
+            placer.heat.overrule(extent, Verdict::Stays(Refusal::NoSlot));
             return false;
         }
+        if let Some(leaving) = leaving {
+            placer.heat.overrule(leaving, Verdict::GivesWay);
+        }
         placer.leaves(leaving);
-        placer.heat.decisions.up_wished += 1;
+        placer.heat.overrule(extent, Verdict::WishedUp);
         return true;
     }
     match placer.heat.admit(extent, occasion, &view) {

@@ -302,19 +302,26 @@ impl State {
     pub fn take_slot_for_new(&mut self, extent: ExtentId) -> Option<Home> {
         self.reclaim();
         if self.homeward {
+            self.placer.heat.decisions.new_slow_wished += 1;
             return self.take_slot(Tier::Slow, extent);
         }
         let free = [self.slots[0].free(), self.slow_slots_for(extent)];
         let below = matches!(self.wishes.of(extent), Some(Wish::Cold | Wish::Stream));
         if below && free[1] > 0 {
+            self.placer.heat.decisions.new_slow_wished += 1;
             return self.take_slot(Tier::Slow, extent);
         }
         let Some(tier) = self.placer.admit(free[0], free[1], self.fast_reserve()) else {
             marks::hit(Mark::VolumeFull);
             return None;
         };
-        if tier == Tier::Slow {
-            marks::hit(Mark::ReserveReached);
+        let decisions = &mut self.placer.heat.decisions;
+        match tier {
+            Tier::Fast => decisions.new_fast += 1,
+            Tier::Slow => {
+                marks::hit(Mark::ReserveReached);
+                decisions.new_slow_full += 1;
+            }
         }
         self.take_slot(tier, extent)
     }

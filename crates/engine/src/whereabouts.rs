@@ -8,6 +8,7 @@ use crate::alone;
 use crate::log::Logged;
 use crate::shared::Shared;
 use crate::state::State;
+use crate::wishes::Wish;
 
 /// `Worth::heat` of one read.
 const HEAT_STEPS: f64 = 16.0;
@@ -27,6 +28,8 @@ pub struct Opinion {
     pub saved_ms: f64,
     /// Whole seconds since it was asked for last; `None`: not lately, or not since the volume was opened.
     pub asked_s_ago: Option<u64>,
+    /// What somebody wishes for it.
+    pub wish: Option<Wish>,
     /// The last decision about it, as part of a sentence, and whole seconds since then; `None`: none that is
     /// remembered.
     pub verdict: Option<(&'static str, u64)>,
@@ -154,6 +157,7 @@ pub(crate) fn opinions(shared: &Shared, at: u64, length: u64) -> Vec<Opinion> {
                 count: heat.count(extent),
                 saved_ms: heat.saved_ms(extent),
                 asked_s_ago: state.placer.asked_s_ago(extent, now_ns),
+                wish: state.wishes.of(extent),
                 verdict,
             }
         })

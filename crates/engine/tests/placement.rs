@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::future::Future;
 use std::rc::Rc;
 
-use engine::{CreateOptions, Engine, Error, Status, Tuning, WakeCause, Wish, create};
+use engine::{CreateOptions, Engine, Error, Status, Tuning, TuningChange, WakeCause, Wish, create};
 use io::units::{GIB, KIB, MIB, MILLISECOND_NS, SECOND_NS};
 use io::{Buf, Device, Durability, Io, Place, Volume};
 use rig::{EXTENT, put};
@@ -255,6 +255,19 @@ fn a_quiet_volume_lets_its_slow_drive_sleep_until_somebody_needs_it() {
         assert_eq!(engine.status().policy.wakes.reads, wakes.reads + 1);
         // It was awake: what waited is home now.
         assert_eq!(engine.status().log.dirty_bytes, 0);
+        // Once all is in order below, the next change has to be told there, once.
+        engine.tune(TuningChange::Quiet(false)).await.unwrap();
+        io.sleep(120 * SECOND_NS).await;
+        engine.tune(TuningChange::Quiet(true)).await.unwrap();
+        heard.borrow_mut().clear();
+        for n in 0..2 {
+            io.sleep(120 * SECOND_NS).await;
+            put(&io, &engine, 3000 * BYTES + n * 8192, 4096, 3).await;
+            engine.flush().await.unwrap();
+        }
+        io.sleep(SECOND_NS).await;
+        assert_eq!(*heard.borrow(), [WakeCause::Mark]);
+        assert_eq!(engine.status().policy.wakes.marks, wakes.marks + 1);
     });
 }
 
@@ -266,6 +279,13 @@ fn what_is_pinned_goes_up_and_stays_and_what_is_cold_never_comes() {
         engine.wish(&[pinned], Some(Wish::Pinned)).await.unwrap();
         engine.wish(&[(OTHER.0 * BYTES, 2 * OTHER.1 * BYTES)], Some(Wish::Cold)).await.unwrap();
         io.sleep(60 * SECOND_NS).await;
+        let granted = (first..first + 160)
+            .filter(|extent| {
+                let opinion = engine.opinions(extent * BYTES, 1).remove(0);
+                opinion.verdict.is_some_and(|(words, _)| words.contains("pinned"))
+            })
+            .count();
+        assert!(granted >= 150, "why they are up is told of {granted}");
         let above = |engine: &Engine| {
             (first..first + 160)
                 .filter(|n| engine.places(n * BYTES, 4096, 1)[0].place == Place::Fast)
@@ -284,6 +304,15 @@ fn what_is_pinned_goes_up_and_stays_and_what_is_cold_never_comes() {
         assert!(decisions.up_wished >= 150, "{decisions:?}");
         // More than fits is refused, and nothing changes by that.
         let before = engine.wishes();
+        let why = |extent: u64| engine.opinions(extent * BYTES, 1).remove(0);
+        let told = |extent: u64| why(extent).verdict.map(|(words, _)| words);
+        assert_eq!((why(first).wish, why(OTHER.0).wish), (Some(Wish::Pinned), Some(Wish::Cold)));
+        assert!(
+            told(OTHER.0 + 4).is_some_and(|words| words.contains("cold")),
+            "{:?}",
+            told(OTHER.0 + 4)
+        );
+        assert!(decisions.stays_wished > 0 && decisions.down_displaced > 0, "{decisions:?}");
         let refused = engine.wish(&[(0, SLOW_BYTES / 2)], Some(Wish::Pinned)).await;
         assert!(matches!(refused, Err(Error::Unsuitable(_))), "{refused:?}");
         assert_eq!(engine.wishes(), before);

@@ -1,6 +1,7 @@
 //! What was decided, counted by its reason.
 
 use crate::interface::{NotAround, Occasion, Refusal};
+use crate::verdicts::Verdict;
 
 /// Counts since the volume was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -33,6 +34,20 @@ pub struct Decisions {
     pub stays_wear: u64,
     /// Somebody wished them to stay.
     pub stays_wished: u64,
+    /// Extents that leave the fast drive: for one that is worth more.
+    pub down_displaced: u64,
+    /// So that new data finds room.
+    pub down_for_new: u64,
+    /// Because somebody wished it.
+    pub down_wished: u64,
+    /// Because the copy there cannot be read.
+    pub down_bad_copy: u64,
+    /// Places for extents that had none: on the fast drive.
+    pub new_fast: u64,
+    /// On the slow one, because the fast drive has no room but what is kept free.
+    pub new_slow_full: u64,
+    /// On the slow one, because somebody wished it or brings everything home.
+    pub new_slow_wished: u64,
 }
 
 impl Decisions {
@@ -43,6 +58,24 @@ impl Decisions {
             Err(NotAround::Stream) => &mut self.not_around_stream,
             Err(NotAround::DoesNotPay) => &mut self.not_around_unprofitable,
         } += 1;
+    }
+
+    /// What was decided without asking the policy, which knows nothing of wishes and wear.
+    pub(crate) fn count(&mut self, verdict: Verdict) {
+        let counter = match verdict {
+            Verdict::WishedUp => &mut self.up_wished,
+            Verdict::WishedBelow => &mut self.stays_wished,
+            Verdict::Wear => &mut self.stays_wear,
+            Verdict::Stays(Refusal::NoSlot) => &mut self.stays_no_slot,
+            Verdict::GivesWay => &mut self.down_displaced,
+            Verdict::MakesRoom => &mut self.down_for_new,
+            Verdict::WishedDown => &mut self.down_wished,
+            Verdict::BadCopy => &mut self.down_bad_copy,
+            Verdict::Staged | Verdict::NotStaged(_) | Verdict::Up(_) | Verdict::Stays(_) => {
+                unreachable!("decided by the policy, and counted there")
+            }
+        };
+        *counter += 1;
     }
 
     /// Whether an extent may go up.
@@ -62,7 +95,7 @@ impl Decisions {
     }
 
     /// Each with the words that say what it is, in order.
-    pub fn named(&self) -> [(&'static str, u64); 14] {
+    pub fn named(&self) -> [(&'static str, u64); 21] {
         [
             ("read_around", self.read_around),
             ("not_around_stream", self.not_around_stream),
@@ -78,6 +111,13 @@ impl Decisions {
             ("stays_no_slot", self.stays_no_slot),
             ("stays_wear", self.stays_wear),
             ("stays_wished", self.stays_wished),
+            ("down_displaced", self.down_displaced),
+            ("down_for_new", self.down_for_new),
+            ("down_wished", self.down_wished),
+            ("down_bad_copy", self.down_bad_copy),
+            ("new_fast", self.new_fast),
+            ("new_slow_full", self.new_slow_full),
+            ("new_slow_wished", self.new_slow_wished),
         ]
     }
 }

@@ -111,6 +111,13 @@ impl Heat {
         self.coldest.take(&self.counts, fast)
     }
 
+    /// Counts and remembers what was decided about an extent without asking [`Policy::admit`]: because of a
+    /// wish, of wear, or for room.
+    pub fn overrule(&mut self, extent: ExtentId, verdict: Verdict) {
+        self.decisions.count(verdict);
+        self.verdicts.note(extent, verdict);
+    }
+
     /// Bytes of memory that its tables take.
     pub fn memory_bytes(&self) -> u64 {
         self.counts.memory_bytes() + self.stays.memory_bytes() + self.verdicts.memory_bytes()
@@ -256,7 +263,7 @@ impl Policy for Heat {
         let verdict = decision.map_or_else(Verdict::Stays, |_| Verdict::Up(occasion));
         self.verdicts.note(extent, verdict);
         if let Ok(Some(leaving)) = decision {
-            self.verdicts.note(leaving, Verdict::GivesWay);
+            self.overrule(leaving, Verdict::GivesWay);
         }
         decision
     }

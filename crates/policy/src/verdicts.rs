@@ -18,8 +18,20 @@ pub enum Verdict {
     Up(Occasion),
     /// It may not.
     Stays(Refusal),
+    /// It goes to the fast drive because somebody wishes it there.
+    WishedUp,
+    /// It does not, because somebody wishes it below.
+    WishedBelow,
+    /// It does not, because the fast drive has been written enough for today.
+    Wear,
     /// It leaves the fast drive, for one that is worth more.
     GivesWay,
+    /// It leaves the fast drive, so that new data finds room there.
+    MakesRoom,
+    /// It leaves the fast drive because somebody wishes it below.
+    WishedDown,
+    /// Its copy on the fast drive cannot be read, and is given up for what the slow drive has.
+    BadCopy,
 }
 
 impl Verdict {
@@ -49,7 +61,13 @@ impl Verdict {
             }
             Verdict::Stays(Refusal::Budget) => "stays for now: enough was moved lately",
             Verdict::Stays(Refusal::NoSlot) => "stays: nothing could leave the fast drive for it",
+            Verdict::WishedUp => "goes up: it is pinned, or advised to be hot",
+            Verdict::WishedBelow => "stays: it is advised to be cold, or a stream",
+            Verdict::Wear => "stays: the fast drive has been written enough for today",
             Verdict::GivesWay => "leaves the fast drive: something else is worth more",
+            Verdict::MakesRoom => "leaves the fast drive: new data needs room there",
+            Verdict::WishedDown => "leaves the fast drive: it is advised to be cold",
+            Verdict::BadCopy => "leaves the fast drive: its copy there cannot be read",
         }
     }
 }

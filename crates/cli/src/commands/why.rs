@@ -89,6 +89,10 @@ fn of_file(
     settings: &Settings,
 ) -> Result<Subject, Failure> {
     let extents = FileFinder::new(settings).find(path, volume)?;
+    if extents.pieces.is_empty() {
+        return Err(Failure::failed(format!("nothing of {} has a place on volume '{}'", path.display(), extents.volume))
+            .hint("it is empty, a hole throughout, or not written yet ('sync' gives new files their place); 'bimetal where' shows which"));
+    }
     let ranges = extents.pieces.iter().map(|piece| (piece.at, piece.length)).collect();
     Ok((extents.volume, Some(path.to_owned()), ranges))
 }
@@ -111,12 +115,13 @@ fn text(report: &Report) -> String {
         ("READ LATELY", Align::Right),
         ("WORTH", Align::Right),
         ("ASKED FOR", Align::Right),
+        ("WISHED", Align::Left),
         ("LAST DECISION", Align::Left),
     ]);
     for extent in shown.into_iter().take(LINES_MAX) {
         let verdict = match (&extent.verdict, extent.verdict_s_ago) {
             (Some(words), Some(ago)) => format!("{} ago: {words}", time(ago)),
-            _ => "none that is remembered".to_owned(),
+            _ => unremembered(extent).to_owned(),
         };
         table.row([
             extent.at.to_string(),
@@ -124,10 +129,20 @@ fn text(report: &Report) -> String {
             format!("{:.1} times", extent.reads_lately),
             format!("{:.1} ms", extent.saved_ms),
             extent.asked_s_ago.map_or_else(|| "not lately".to_owned(), |ago| time(ago) + " ago"),
+            extent.wish.clone().unwrap_or_else(|| "-".to_owned()),
             verdict,
         ]);
     }
     text + &table.render()
+}
+
+/// What may be said where no decision is remembered: of new data none is kept, as it goes by one rule.
+fn unremembered(extent: &OpinionReport) -> &'static str {
+    match extent.home.as_str() {
+        "fast" => "none is remembered; new data goes to the fast drive while it has room",
+        "hole" => "none: nothing is there",
+        _ => "none is remembered",
+    }
 }
 
 fn place(extent: &OpinionReport) -> String {
@@ -137,18 +152,21 @@ fn place(extent: &OpinionReport) -> String {
 
 /// How many extents are where, for which reason.
 fn summary(report: &Report) -> String {
-    let mut groups: BTreeMap<(String, &str), u64> = BTreeMap::new();
+    let mut groups: BTreeMap<(String, &str, &str), u64> = BTreeMap::new();
     for extent in &report.extents {
-        let verdict = extent.verdict.as_deref().unwrap_or("no decision is remembered");
-        *groups.entry((place(extent), verdict)).or_default() += 1;
+        let verdict = extent.verdict.as_deref().unwrap_or_else(|| unremembered(extent));
+        let wish = extent.wish.as_deref().unwrap_or("-");
+        *groups.entry((place(extent), wish, verdict)).or_default() += 1;
     }
     let mut table = Table::new(&[
         ("LIVES", Align::Left),
         ("DATA", Align::Right),
+        ("WISHED", Align::Left),
         ("LAST DECISION", Align::Left),
     ]);
-    for ((place, verdict), count) in groups {
-        table.row([place, human_bytes(count * report.extent_bytes), verdict.to_owned()]);
+    for ((place, wish, verdict), count) in groups {
+        let bytes = human_bytes(count * report.extent_bytes);
+        table.row([place, bytes, wish.to_owned(), verdict.to_owned()]);
     }
     table.render()
 }

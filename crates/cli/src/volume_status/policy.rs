@@ -59,6 +59,7 @@ impl From<engine::PolicyStatus> for PolicyStatus {
             wakes: [
                 ("read", policy.wakes.reads),
                 ("write", policy.wakes.writes),
+                ("mark", policy.wakes.marks),
                 ("log_full", policy.wakes.log_full),
                 ("upkeep", policy.wakes.upkeep),
             ]

@@ -7,8 +7,6 @@ mod allocations;
 mod callgrind;
 mod routes;
 
-use callgrind::per_request;
-
 /// Route, what it is net of, and the budgets: of instructions what was measured and a quarter, twice that where
 /// checksums are computed, for which processors differ in their instructions; of allocations what a run of many scatters, and for records what
 /// was measured and a quarter (some are the simulated drive's, which keeps what it has never had).
