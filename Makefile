@@ -30,7 +30,7 @@ check: setup ## the whole gate: format, lints, docs, tidiness, tests
 crash: setup build ## kill -9 under fio, SQLite and PostgreSQL load, ROUNDS times (default 50)
 	BIMETAL_CRASH_ROUNDS=$(ROUNDS) cargo test --release --locked --package bimetal --test crash -- --nocapture --test-threads=1
 
-guest: build ## boot guests on vhost-user and ublk disks, kill -9 the servers under them (KVM or emulation)
+guest: build ## boot guests on and from vhost-user disks, and on ublk disks, kill -9 the servers under them (KVM or emulation)
 	@scripts/setup guest
 	scripts/guest
 

@@ -129,12 +129,18 @@ probe_kvm() {
 boot() {
     local name=$1
     shift
+    start_machine "$name" -kernel "$kernel" -initrd "$work/$name.initramfs" -append 'console=ttyS0 quiet panic=-1' "$@"
+}
+
+# Starts QEMU on what is given.
+start_machine() {
+    local name=$1
+    shift
     # QEMU 7.2 mixes the flags up behind a cmpxchg16b when it emulates several processors at once.
     local machine=(-accel tcg -cpu max,-cx16)
     accelerated && machine=(-accel kvm -cpu kvm64)
     qemu-system-x86_64 "${machine[@]}" -m 768M -smp 2 -nographic -no-reboot -nodefaults \
         -object memory-backend-memfd,id=ram,size=768M,share=on -machine q35,memory-backend=ram \
-        -kernel "$kernel" -initrd "$work/$name.initramfs" -append 'console=ttyS0 quiet panic=-1' \
         -serial "file:$work/$name.console" "$@" &
     guest=$!
 }

@@ -3,10 +3,11 @@
 bimetal() { "$binary" --config-dir "$work/conf" "$@"; }
 
 # Right after a kill the drives may still be locked for a moment, so a start is tried again.
+# More doors may be named.
 serve() {
     for _ in $(seq 20); do
         : >"$work/server.log"
-        "$binary" --config-dir "$work/conf" serve guest --vhost-user "$work/disk.vhost" >>"$work/server.log" 2>&1 &
+        "$binary" --config-dir "$work/conf" serve guest --vhost-user "$work/disk.vhost" "$@" >>"$work/server.log" 2>&1 &
         server=$!
         for _ in $(seq 300); do
             grep -q serving "$work/server.log" && return 0

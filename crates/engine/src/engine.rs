@@ -405,13 +405,17 @@ impl Engine {
         if at.is_multiple_of(BLOCK_BYTES) && length.is_multiple_of(BLOCK_BYTES) {
             return read::read_blocks(&self.0, at, buf).await;
         }
+        Box::pin(self.read_unaligned(at, buf)).await
+    }
+
+    async fn read_unaligned(&self, at: u64, mut buf: Buf) -> (Buf, Result<(), Error>) {
+        let length = buf.len();
         let start = at / BLOCK_BYTES * BLOCK_BYTES;
-        let end = (at + length).next_multiple_of(BLOCK_BYTES);
+        let end = (at + length as u64).next_multiple_of(BLOCK_BYTES);
         let blocks = self.0.io.pool().take((end - start) as usize);
         let (blocks, outcome) = read::read_blocks(&self.0, start, blocks).await;
-        let mut buf = buf;
         let offset = (at - start) as usize;
-        buf.copy_from_slice(&blocks[offset..][..length as usize]);
+        buf.copy_from_slice(&blocks[offset..][..length]);
         (buf, outcome)
     }
 }

@@ -67,14 +67,14 @@ async fn flush_for_client(shared: &Rc<Shared>, strict: bool) -> Result<(), Error
             state.through || state.flushes_home
         };
         let outcome = match through {
-            true => flush_through(shared).await,
+            true => Box::pin(flush_through(shared)).await,
             false => flush_fast(shared, strict).await,
         };
         if outcome.is_ok() || !shared.is_alone() {
             return outcome;
         }
     }
-    alone::flush(shared).await
+    Box::pin(alone::flush(shared)).await
 }
 
 /// Makes everything durable that completed requests have written, wherever they wrote it.

@@ -321,22 +321,7 @@ async fn carry_out(
         let part = parts.pop().expect("one part");
         let submitted = submit(shared, &part.source, buf);
         read_on();
-        return match submitted {
-            Submitted::Done(buf) => {
-                let outcome = verify(&part.source, at, &buf);
-                (buf, outcome)
-            }
-            Submitted::UnderWay(transfer) => {
-                let (buf, outcome) = arrived(shared, &part.source, at, transfer.await).await;
-                let outcome = outcome.and_then(|()| verify(&part.source, at, &buf));
-                (buf, outcome)
-            }
-            Submitted::Around(around, buf) => around.arrive(shared, buf).await,
-            Submitted::Ahead(transfer, buf) => {
-                let foreseen = transfer.await;
-                came_ahead(shared, &part.source, at, foreseen, buf).await
-            }
-        };
+        return ended(shared, submitted, &part.source, at).await;
     }
     let mut under_way = Vec::with_capacity(parts.len());
     for part in parts {
@@ -344,35 +329,22 @@ async fn carry_out(
         under_way.push((submit(shared, &part.source, piece), part));
     }
     read_on();
-    // What is left of `buf` is its empty end; the pieces are joined in front of it.
+    Box::pin(all_ended(shared, at, under_way, buf)).await
+}
+
+/// The pieces of a request, joined. What is left of `buf` is its empty end; they are joined in front of it.
+async fn all_ended(
+    shared: &Rc<Shared>,
+    at: u64,
+    under_way: Vec<(Submitted, Part)>,
+    buf: Buf,
+) -> (Buf, Result<(), Error>) {
     let mut whole: Option<Buf> = None;
     let mut result = Ok(());
     let mut offset = at;
     for (submitted, part) in under_way {
-        let piece = match submitted {
-            Submitted::Done(piece) => {
-                result = result.and(verify(&part.source, offset, &piece));
-                piece
-            }
-            Submitted::UnderWay(transfer) => {
-                let (piece, outcome) = arrived(shared, &part.source, offset, transfer.await).await;
-                let outcome = outcome.and_then(|()| verify(&part.source, offset, &piece));
-                result = result.and(outcome);
-                piece
-            }
-            Submitted::Around(around, piece) => {
-                let (piece, outcome) = around.arrive(shared, piece).await;
-                result = result.and(outcome);
-                piece
-            }
-            Submitted::Ahead(transfer, piece) => {
-                let foreseen = transfer.await;
-                let (piece, outcome) =
-                    came_ahead(shared, &part.source, offset, foreseen, piece).await;
-                result = result.and(outcome);
-                piece
-            }
-        };
+        let (piece, outcome) = ended(shared, submitted, &part.source, offset).await;
+        result = result.and(outcome);
         offset += part.bytes as u64;
         match &mut whole {
             Some(whole) => whole.unsplit(piece),
@@ -382,6 +354,34 @@ async fn carry_out(
     let mut whole = whole.expect("a request has parts");
     whole.unsplit(buf);
     (whole, result)
+}
+
+/// What there is of a part when it has ended.
+///
+/// What few requests wait for is in boxes of its own here and below: each request is moved as a whole some five
+/// times before it waits, and would be four times as large with all that might become of it.
+async fn ended(
+    shared: &Rc<Shared>,
+    submitted: Submitted,
+    source: &Source,
+    at: u64,
+) -> (Buf, Result<(), Error>) {
+    match submitted {
+        Submitted::Done(buf) => {
+            let outcome = verify(source, at, &buf);
+            (buf, outcome)
+        }
+        Submitted::UnderWay(transfer) => {
+            let (buf, outcome) = arrived(shared, source, at, transfer.await).await;
+            let outcome = outcome.and_then(|()| verify(source, at, &buf));
+            (buf, outcome)
+        }
+        Submitted::Around(around, buf) => Box::pin(around.arrive(shared, buf)).await,
+        Submitted::Ahead(transfer, buf) => {
+            let foreseen = transfer.await;
+            came_ahead(shared, source, at, foreseen, buf).await
+        }
+    }
 }
 
 /// What has arrived of a part; where a copy could not be read, what it was made of.
@@ -394,7 +394,7 @@ async fn arrived(
     match (outcome, source) {
         (Ok(()), _) => (buf, Ok(())),
         (Err(error), Source::Home { tier: Tier::Fast, .. }) => {
-            read_originals(shared, at, buf, error).await
+            Box::pin(read_originals(shared, at, buf, error)).await
         }
         (Err(error), _) => (buf, Err(error.into())),
     }
@@ -411,8 +411,11 @@ async fn came_ahead(
     match (outcome, source) {
         (Ok(()), _) => (instead(image, buf), Ok(())),
         (Err(_), Source::Home { tier, position }) => {
-            let again = shared.drive(*tier).read(*position, buf).await;
-            arrived(shared, source, at, again).await
+            let again = async {
+                let again = shared.drive(*tier).read(*position, buf).await;
+                arrived(shared, source, at, again).await
+            };
+            Box::pin(again).await
         }
         (Err(error), _) => (buf, Err(error.into())),
     }

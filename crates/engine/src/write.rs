@@ -99,23 +99,25 @@ pub(crate) async fn write(
 ) -> (Buf, Result<(), Error>) {
     let aligned = at.is_multiple_of(BLOCK_BYTES) && (buf.len() as u64).is_multiple_of(BLOCK_BYTES);
     let (buf, outcome) = match shared.is_alone() {
-        true => alone::write(shared, at, buf).await,
+        true => Box::pin(alone::write(shared, at, buf)).await,
         false => {
             let (buf, outcome) = if aligned {
                 write_blocks(shared, at, buf, false).await
             } else {
-                write_unaligned(shared, at, buf).await
+                Box::pin(write_unaligned(shared, at, buf)).await
             };
             match outcome {
                 // The fast drive has died meanwhile, and the slow one goes on.
-                Err(_) if shared.is_alone() => alone::write(shared, at, buf).await,
+                Err(_) if shared.is_alone() => Box::pin(alone::write(shared, at, buf)).await,
                 outcome => (buf, outcome),
             }
         }
     };
     let owed = if canary!(ForcedNotFlushed) { Owed::Bound } else { owed };
     let outcome = match outcome {
-        Ok(()) => flush::settle(shared, owed).await,
+        Ok(()) if owed == Owed::Bound => shared.within_bound().await,
+        // Boxed as all that few requests wait for: see `read.rs`.
+        Ok(()) => Box::pin(flush::settle(shared, owed)).await,
         failed => failed,
     };
     (buf, outcome)
@@ -209,7 +211,7 @@ pub(crate) async fn write_blocks(
     count(shared, &runs, whole);
     if let Some((lsn, position, end)) = large {
         marks::hit(Mark::RecordOfOneRequest);
-        return write_large(shared, buf, lsn, position, end).await;
+        return Box::pin(write_large(shared, buf, lsn, position, end)).await;
     }
     // A home may be one that a record tells of which is not written yet: without it recovery would find what the
     // home, or the log, had before.
@@ -222,23 +224,11 @@ pub(crate) async fn write_blocks(
         settled = settle(shared, std::slice::from_ref(&part)).await;
         buf = part.data;
     } else {
-        let mut under_way = Vec::with_capacity(runs.len());
-        for run in runs {
-            let piece = buf.split_to(run.bytes);
-            under_way.push((submit(shared, &run.target, piece), run));
-        }
-        let mut parts = Vec::with_capacity(under_way.len());
-        for (submitted, run) in under_way {
-            parts.push(arrived(submitted, run, &mut log_end).await);
-        }
-        settled = settle(shared, &parts).await;
-        let joined = parts.into_iter().map(|part| part.data).reduce(|mut joined, piece| {
-            joined.unsplit(piece);
-            joined
-        });
-        let mut joined = joined.expect("a request has runs");
-        joined.unsplit(buf);
-        buf = joined;
+        let under_way: Vec<(Submitted, Run)> = runs
+            .into_iter()
+            .map(|run| (submit(shared, &run.target, buf.split_to(run.bytes)), run))
+            .collect();
+        (buf, settled) = Box::pin(all_arrived(shared, under_way, buf, &mut log_end)).await;
     }
     let mut result = settled.map(|end| log_end = log_end.max(end));
     if let Some(end) = log_end {
@@ -694,6 +684,27 @@ async fn arrived(submitted: Submitted, run: Run, log_end: &mut Option<Lsn>) -> P
         Submitted::UnderWay(transfer) => transfer.await,
     };
     Part { run, data, outcome }
+}
+
+/// The same of a request of several runs: their data joined again, and what is settled.
+async fn all_arrived(
+    shared: &Shared,
+    under_way: Vec<(Submitted, Run)>,
+    rest: Buf,
+    log_end: &mut Option<Lsn>,
+) -> (Buf, Result<Option<Lsn>, Error>) {
+    let mut parts = Vec::with_capacity(under_way.len());
+    for (submitted, run) in under_way {
+        parts.push(arrived(submitted, run, log_end).await);
+    }
+    let settled = settle(shared, &parts).await;
+    let joined = parts.into_iter().map(|part| part.data).reduce(|mut joined, piece| {
+        joined.unsplit(piece);
+        joined
+    });
+    let mut joined = joined.expect("a request has runs");
+    joined.unsplit(rest);
+    (joined, settled)
 }
 
 /// All data of a request has reached the drives, or not: appends what was left for now, in the

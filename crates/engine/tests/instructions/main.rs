@@ -11,7 +11,7 @@ mod routes;
 /// checksums are computed, for which processors differ in their instructions; of allocations what a run of many scatters, and for records what
 /// was measured and a quarter (some are the simulated drive's, which keeps what it has never had).
 const BUDGETS: [(&str, &str, i64, f64); 6] = [
-    ("read-fast", "device-read", 4_900, 0.1),
+    ("read-fast", "device-read", 6_300, 0.1),
     ("read-hole", "", 11_000, 0.1),
     ("write-home", "device-write", 8_300, 0.1),
     ("write-behind", "device-write", 1_000, 0.1),

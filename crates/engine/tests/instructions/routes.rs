@@ -32,8 +32,10 @@ impl Bench {
     }
 
     async fn request(&self, route: &str, number: u64) {
-        // Spread over the span, and no block of it twice before all were used.
-        let at = number * 7919 * BLOCK % SPAN_BYTES;
+        // Spread over the span, no block of it twice before all were used, and never in order, however many streams
+        // are told apart.
+        let blocks = SPAN_BYTES / BLOCK;
+        let at = ((number % blocks).reverse_bits() >> (u64::BITS - blocks.ilog2())) * BLOCK;
         match route {
             "device-read" => {
                 let buf = self.io.pool().take(BLOCK as usize);
