@@ -16,8 +16,8 @@ use super::{Ground, Outcome, Pair, PairSpec, Speed};
 const PARTS: usize = 5;
 /// Without a goal: a larger drive must save at least this share of the slow drive's time.
 const WORTHWHILE: f64 = 0.10;
-/// A larger drive with which the slow one takes longer by this share is worth a word. Replays with another
-/// seed differ by less.
+/// A larger drive with which the slow one takes longer by this share is worth a word. Less comes of what
+/// happens to be moved when.
 const RISE: f64 = 0.02;
 /// Seconds in a year.
 const YEAR_S: f64 = 365.25 * 86_400.0;
@@ -200,8 +200,7 @@ fn worthwhile(sizes: &[&Size]) -> Advice {
         (true, true) => "it is the only size that was tried",
         // Each smaller one leaves that to a larger one, and so to the last in the end.
         (false, true) => {
-            "it saves more than a tenth of the slow drive's time at each smaller size that was tried; \
-             try larger ones"
+            "it saves more than a tenth of the slow drive's time at each smaller size that was tried"
         }
         (true, false) => {
             "no larger size that was tried saves more than a tenth of the slow drive's time; smaller \
@@ -213,6 +212,10 @@ fn worthwhile(sizes: &[&Size]) -> Advice {
         }
     }
     .to_owned();
+    // Beyond all that is touched there is nothing to win.
+    if is_last && sizes[place].percent < 100.0 {
+        why += "; try larger ones";
+    }
     if sizes.windows(2).any(|pair| busy_s(pair[1]) > busy_s(pair[0]) * (1.0 + RISE)) {
         why += "; that time does not fall with every larger size";
     }

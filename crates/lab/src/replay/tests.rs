@@ -136,7 +136,7 @@ fn worthwhile(busy_s: &[f64]) -> (Option<usize>, String) {
         let outcome = alone("wd5002abys", &nothing, 0, Speed::Max(1), 1, &nobody).unwrap();
         Try::Tried(Box::new(Size {
             room_bytes: place as u64,
-            percent: 1.0,
+            percent: 10.0 * (place + 1) as f64,
             outcome: Outcome { volume: Some(volume), ..outcome },
             parts_reached: 0,
             parts: 0,
@@ -169,6 +169,10 @@ fn the_size_that_is_taken_leaves_no_larger_one_a_tenth_to_save() {
     let (place, why) = worthwhile(&[100.0, 99.0, 98.0]);
     assert_eq!(place, Some(0));
     assert!(why.contains("smaller ones may be enough"), "{why}");
+    let all: Vec<f64> = (0..10).map(|n| 100.0 - 10.0 * f64::from(n)).collect();
+    let (place, why) = worthwhile(&all);
+    assert_eq!(place, Some(9));
+    assert!(!why.contains("try larger ones"), "it holds all that is touched: {why}");
     assert_eq!(worthwhile(&[100.0]).0, Some(0));
     assert_eq!(worthwhile(&[]).0, None);
     // With nothing to do there is nothing to save.
