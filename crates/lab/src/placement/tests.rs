@@ -115,9 +115,9 @@ fn a_fusion_drive_brings_up_what_was_used_once_at_the_next_rest_and_not_before()
 
 #[test]
 fn a_fusion_drive_leaves_streams_where_they_are() {
-    let film = |n: u64| Event { at_us: n, ..read(n * 128 << 10) };
+    let film = |n: u64| Event { at_us: n, ..read(n * EXTENT_BYTES) };
     let events: Vec<Event> = (0..1_000)
-        .map(|n| Event { length: 128 << 10, ..film(n) })
+        .map(|n| Event { length: EXTENT_BYTES, ..film(n) })
         .chain([Event { at_us: 9_000_000, ..film(0) }])
         .collect();
     let ground = Ground::of(&events, EXTENT_BYTES);

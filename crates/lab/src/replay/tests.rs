@@ -98,8 +98,9 @@ fn everything_lies_on_the_slow_drive_at_first() {
 #[test]
 fn a_slow_drive_that_never_idles_was_busy_all_the_time() {
     // A thousand a second, all over: more than ten times what a disk does.
-    let events: Vec<Event> =
-        (0..1_000).map(|n| event(n * 1_000, Deed::Read, twin::mix(n) % 2048 << 17, 4096)).collect();
+    let events: Vec<Event> = (0..1_000)
+        .map(|n| event(n * 1_000, Deed::Read, (twin::mix(n) % 2048) << 17, 4096))
+        .collect();
     let ground = Ground::new(&events, 1 << 40).unwrap();
     let spec = pair().with_fast_room(32 << 20, &ground).unwrap();
     let pair = Pair::new(&spec, &ground).unwrap();
@@ -116,7 +117,7 @@ fn a_slow_drive_that_never_idles_was_busy_all_the_time() {
 
 #[test]
 fn what_the_fast_drive_receives_is_more_than_what_moves_up() {
-    let write = |n| event(n * 20_000, Deed::Write, twin::mix(n) % 64 << 17, 4096);
+    let write = |n| event(n * 20_000, Deed::Write, (twin::mix(n) % 64) << 17, 4096);
     let events: Vec<Event> = (0..500).map(write).collect();
     let ground = Ground::new(&events, 1 << 40).unwrap();
     let spec = pair().with_fast_room(64 << 20, &ground).unwrap();
