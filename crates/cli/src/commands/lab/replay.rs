@@ -346,7 +346,7 @@ fn text(report: &Report) -> String {
         text += &format!(
             "\nfast drive {}: READ HITS {:.1} %, SLOW BUSY {}\n\
              moved up {}, down {} from slots and {} from the log; {} left in the log\n\
-             written to the fast drive {} in all; for each byte of clients {:.2}, and {:.2} moved\n",
+             for each byte of clients {:.2} were written to the fast drive ({} in all), and {:.2} moved up or down\n",
             human_bytes(volume.fast_bytes),
             volume.read_hit * 100.0,
             busy(volume.slow_busy_s, volume.slow_busy_share),
@@ -354,8 +354,8 @@ fn text(report: &Report) -> String {
             human_bytes(volume.demoted_bytes),
             human_bytes(volume.destaged_bytes),
             human_bytes(volume.log_left_bytes),
-            human_bytes(volume.fast_written_bytes),
             volume.fast_received_per_byte,
+            human_bytes(volume.fast_written_bytes),
             volume.moved_per_byte
         );
     }
