@@ -3,18 +3,21 @@
 //!
 //! This is the study in which policies are compared: a plain model of the slow drive
 //! ([`SlowDrive`]), a landing log, a stage in RAM, slots, and every policy behind the same
-//! interface ([`Policy`]). Everything starts on the slow drive, as on a volume that has been in
+//! interface: what the engine asks ([`Policy`]) and what a comparison asks on top ([`Contender`]). Everything starts on the slow drive, as on a volume that has been in
 //! use with the fast drive emptied. What moves is counted and costs time.
 
+mod contender;
 mod ground;
 mod landing;
 pub mod policies;
 mod replay;
+mod rests;
 mod slow_drive;
 mod stage;
 #[cfg(test)]
 mod tests;
 
+pub use contender::{Contender, Moment};
 pub use ground::{Extent, Ground};
 pub use policy::{Occasion, Policy, Refusal, Touch};
 pub use replay::{Outcome, Setup, replay};
@@ -58,7 +61,7 @@ pub struct Row {
 }
 
 /// How many policies [`compare`] plays.
-pub const POLICIES: usize = 8;
+pub const POLICIES: usize = 9;
 
 /// All policies at one size, the offline ones included. `progress` is told each that is done.
 pub fn compare(
@@ -71,7 +74,7 @@ pub fn compare(
     let setup = Setup::percent_of(&ground, percent);
     let bare = replay(events, &ground, &Setup::bare(), &mut policies::Nothing);
     let mut rows = Vec::new();
-    let mut add = |policy: &mut dyn Policy| {
+    let mut add = |policy: &mut dyn Contender| {
         let outcome = replay(events, &ground, &setup, policy);
         progress(policy.name());
         rows.push(outcome.row(trace, policy.name(), percent, bare.slow_busy_s));
@@ -82,6 +85,7 @@ pub fn compare(
     add(&mut policies::Lru::new(&ground, slots));
     add(&mut policies::MultiQueue::new(&ground, slots));
     add(&mut policies::S3Fifo::new(&ground, slots));
+    add(&mut policies::Fusion::new(&ground, slots));
     add(&mut heat(&ground, &setup));
     add(&mut policies::EpochOracle::new(events, &ground, slots));
     add(&mut policies::Clairvoyant::new(events, &ground, slots));

@@ -56,6 +56,17 @@ pub struct Outcome {
     pub flush_latency: Latency,
     /// What the two drives of a fused volume had to do; `None` elsewhere.
     pub volume: Option<VolumeOutcome>,
+    /// What a twin alone had to do; `None` elsewhere.
+    pub drive: Option<DriveOutcome>,
+}
+
+/// What a replay cost a drive that had all of it.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub struct DriveOutcome {
+    /// Seconds that it had a request under way.
+    pub busy_s: f64,
+    /// The same, as a share of the time.
+    pub busy_share: f64,
 }
 
 /// What a replay cost the drives of a volume.
@@ -77,9 +88,12 @@ pub struct VolumeOutcome {
     pub demoted_bytes: u64,
     /// Bytes that moved down from the log.
     pub destaged_bytes: u64,
-    /// Bytes written to the fast drive, for whatever reason.
+    /// Bytes written to the fast drive, for whatever reason: log, in place, moved up, map.
     pub fast_written_bytes: u64,
-    /// Bytes promoted for each byte of clients.
+    /// The same for each byte of clients.
+    pub fast_received_per_byte: f64,
+    /// Bytes promoted, and those alone, for each byte of clients: what a policy is compared by, under the
+    /// name that it has in the rows of all policies.
     pub fast_written_per_byte: f64,
     /// Bytes promoted or demoted for each byte of clients.
     pub moved_per_byte: f64,

@@ -222,10 +222,6 @@ impl Heat {
 }
 
 impl Policy for Heat {
-    fn name(&self) -> &'static str {
-        "heat"
-    }
-
     fn reads_around(&mut self, touch: &Touch, fast: &dyn FastDrive) -> Result<(), NotAround> {
         let decision = if touch.is_stream {
             if self.has_plenty(fast) { Ok(()) } else { Err(NotAround::Stream) }

@@ -1,4 +1,7 @@
 //! What a policy is told and asked. It decides; the engine, or a replay, carries out.
+//!
+//! Every function of [`Policy`] is called by both, on the same occasions. What only a comparison needs (a
+//! name, moves that nobody asked for, a drive that is full from the start) is the laboratory's.
 
 use crate::costs::Measured;
 
@@ -96,20 +99,12 @@ pub trait FastDrive {
 
 /// See the head of the file.
 pub trait Policy {
-    /// Its name in tables.
-    fn name(&self) -> &'static str;
-
     /// Whether a read that misses brings the whole extent into RAM.
     ///
     /// # Errors
     /// Why not.
     fn reads_around(&mut self, _touch: &Touch, _fast: &dyn FastDrive) -> Result<(), NotAround> {
         Err(NotAround::DoesNotPay)
-    }
-
-    /// Whether it has a landing log in front of the slow drive.
-    fn has_log(&self) -> bool {
-        true
     }
 
     /// What clients do.
@@ -132,14 +127,4 @@ pub trait Policy {
 
     /// An extent that no stream had brought left the stage, touched again or not.
     fn left_stage(&mut self, _touched: bool) {}
-
-    /// Extents to bring up now, without a request for them, each with the one to leave for it.
-    fn plan(&mut self, _request: u64) -> Vec<(ExtentId, Option<ExtentId>)> {
-        Vec::new()
-    }
-
-    /// What is on the fast drive from the start, brought there before the clock runs.
-    fn residents(&self) -> Vec<ExtentId> {
-        Vec::new()
-    }
 }

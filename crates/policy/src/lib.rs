@@ -1,8 +1,10 @@
 //! Which extents should be on the fast drive: decisions and nothing else.
 //!
-//! The engine runs `Heat` on real drives and the laboratory on traces; both through [`Policy`], so
-//! that what was measured is what ships. No clocks, no drives, no waiting: what happens is told
-//! (`observe`), and what should happen is asked (`reads_around`, `admit`, `plan`).
+//! The engine runs `Heat` on real drives and the laboratory on traces. Both tell it what happens and ask it
+//! what should through [`Policy`], so that what was measured is what ships; the engine holds a `Heat`
+//! and no other policy, because it asks it more: which extents are hot or coldest, what to keep over a restart, and
+//! why something stayed. No clocks, no drives, no waiting: what happens is told (`observe`, `took`,
+//! `left_stage`), and what should happen is asked (`reads_around`, `admit`).
 
 mod around;
 mod budget;

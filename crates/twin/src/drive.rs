@@ -95,7 +95,7 @@ pub struct DriveCounters {
     pub write_zeroes: u64,
     /// Operations that ended with an error.
     pub errors: u64,
-    /// Time with a request under way (ns), up to the last end of one: what iostat calls %util.
+    /// Time with a request under way (ns), up to now: what iostat calls %util.
     pub busy_ns: u64,
 }
 
@@ -103,7 +103,8 @@ pub(crate) struct Drive {
     pub(crate) spec: DriveSpec,
     pub(crate) cache: Cache,
     pub(crate) mischief: Mischief,
-    pub(crate) counters: DriveCounters,
+    /// Its `busy_ns` is that of the times that are over: [`Drive::counters_at`] adds the one that goes on.
+    counters: DriveCounters,
     /// Requests under way, and since when there is one.
     under_way: (u64, u64),
     model: Box<dyn Model>,
@@ -205,6 +206,14 @@ impl Drive {
         (done_at_ns, verdict)
     }
 
+    /// What it was asked to do until now. A drive that is never idle is busy all the same, so the time that
+    /// goes on counts.
+    pub(crate) fn counters_at(&self, now_ns: u64) -> DriveCounters {
+        let (requests, since_ns) = self.under_way;
+        let goes_on_ns = if requests > 0 { now_ns.saturating_sub(since_ns) } else { 0 };
+        DriveCounters { busy_ns: self.counters.busy_ns + goes_on_ns, ..self.counters }
+    }
+
     /// A request is under way from now on.
     pub(crate) fn begins(&mut self, now_ns: u64) {
         let (requests, since_ns) = self.under_way;
@@ -218,6 +227,12 @@ impl Drive {
             self.counters.busy_ns += now_ns.saturating_sub(since_ns);
         }
         self.under_way.0 = requests.saturating_sub(1);
+    }
+
+    /// Power fails: nothing is under way any more.
+    pub(crate) fn stops(&mut self, now_ns: u64) {
+        self.counters = self.counters_at(now_ns);
+        self.under_way = (0, 0);
     }
 
     /// When a request ends that physics has done with at `physics_ns`.

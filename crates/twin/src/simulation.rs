@@ -265,9 +265,10 @@ impl Simulation {
         self.state.borrow().now_ns
     }
 
-    /// What the drive was asked to do so far.
+    /// What the drive was asked to do until now.
     pub fn counters(&self, drive: DriveId) -> DriveCounters {
-        self.state.borrow().drives[drive.0 as usize].counters
+        let state = self.state.borrow();
+        state.drives[drive.0 as usize].counters_at(state.now_ns)
     }
 
     /// A fingerprint of every operation submitted and ended so far, with its content and time:

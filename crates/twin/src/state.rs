@@ -193,6 +193,8 @@ impl State {
         for op in flying {
             self.stranded[op.drive].extend(op.effect.into_changes());
         }
+        let now_ns = self.now_ns;
+        self.drives.iter_mut().for_each(|drive| drive.stops(now_ns));
         self.trace.record(self.now_ns, u64::MAX, || "power fails".into());
     }
 

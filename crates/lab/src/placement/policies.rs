@@ -3,6 +3,7 @@
 mod clairvoyant;
 mod epoch_oracle;
 mod fixed;
+mod fusion;
 mod lru;
 mod multi_queue;
 mod order;
@@ -11,10 +12,12 @@ mod s3_fifo;
 pub use clairvoyant::Clairvoyant;
 pub use epoch_oracle::EpochOracle;
 pub use fixed::Fixed;
+pub use fusion::Fusion;
 pub use lru::Lru;
 pub use multi_queue::MultiQueue;
 pub use s3_fifo::S3Fifo;
 
+use super::contender::{Contender, Moment};
 use super::ground::{Extent, Ground};
 use super::slow_drive::SlowDrive;
 use crate::trace::{Deed, Event};
@@ -25,10 +28,6 @@ use policy::{FastDrive, Occasion, Policy, Refusal, Touch};
 pub struct Nothing;
 
 impl Policy for Nothing {
-    fn name(&self) -> &'static str {
-        "log only"
-    }
-
     fn observe(&mut self, _: &Touch) {}
 
     fn admit(
@@ -38,6 +37,12 @@ impl Policy for Nothing {
         _: &dyn FastDrive,
     ) -> Result<Option<Extent>, Refusal> {
         Err(Refusal::NoEvidence)
+    }
+}
+
+impl Contender for Nothing {
+    fn name(&self) -> &'static str {
+        "log only"
     }
 }
 

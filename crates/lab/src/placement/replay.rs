@@ -4,17 +4,21 @@
 //! * Writes go to the fast drive where the extent lives there, else to the log; a stream finds the
 //!   log only while it is less than half full.
 //! * A promoted extent keeps its copy below until it is written: leaving is free as long.
+//! * When clients rest is taken from the trace's times ([`Rests`]); moves in a rest are in nobody's way, but cost the
+//!   slow drive's time as all others do.
 //! * What is left in the log at the end is brought home, and counts.
 
 use hdrhistogram::Histogram;
 
 use super::Row;
+use super::contender::{Contender, Moment};
 use super::ground::{Extent, Ground, PAGE_BYTES, Part};
 use super::landing::Landing;
+use super::rests::Rests;
 use super::slow_drive::SlowDrive;
 use super::stage::{Stage, Staged};
 use crate::trace::{Deed, Event};
-use policy::{Decisions, FastDrive, Measured, Occasion, Policy, Standing, Streams, Touch};
+use policy::{Decisions, FastDrive, Measured, Occasion, Standing, Streams, Touch};
 
 /// Time of a request that the slow drive has no part in.
 const FAST_US: f64 = 100.0;
@@ -113,7 +117,7 @@ pub fn replay(
     events: &[Event],
     ground: &Ground,
     setup: &Setup,
-    policy: &mut dyn Policy,
+    policy: &mut dyn Contender,
 ) -> Outcome {
     let log_bytes = if policy.has_log() { setup.log_bytes } else { 0 };
     let mut volume = Volume {
@@ -131,6 +135,7 @@ pub fn replay(
         volume.residence[extent.index()] = Residence::Clean;
         volume.free -= 1;
     }
+    let rests = Rests::of(events);
     // Latencies from a tenth of a millisecond to minutes, two digits.
     let mut latencies = Histogram::<u64>::new_with_bounds(1, 600_000_000, 2).expect("bounds");
     for (request, event) in events.iter().enumerate() {
@@ -138,6 +143,7 @@ pub fn replay(
             Deed::Read | Deed::Write if event.length > 0 => volume.serve(request as u64, event),
             _ => continue,
         };
+        volume.move_planned(Moment { request: request as u64, rest_s: rests.after_s(request) });
         volume.outcome.requests += 1;
         volume.outcome.total_us += taken_us;
         latencies.saturating_record(taken_us as u64);
@@ -178,7 +184,7 @@ impl FastDrive for View<'_> {
 
 struct Volume<'a> {
     ground: &'a Ground,
-    policy: &'a mut dyn Policy,
+    policy: &'a mut dyn Contender,
     slow: SlowDrive,
     landing: Landing,
     stage: Stage,
@@ -211,15 +217,22 @@ impl Volume<'_> {
             self.outcome.reads += 1;
             self.outcome.read_hits += u64::from(slow_s == 0.0);
         }
-        let mut plan = self.policy.plan(request);
+        FAST_US + slow_s * 1e6
+    }
+
+    /// What the policy wants up without a request for it, in the order of addresses.
+    fn move_planned(&mut self, moment: Moment) {
+        let ground = self.ground;
+        let view = View { residence: &self.residence, free: self.free };
+        let mut plan = self.policy.plan(moment, &view);
         plan.sort_by_key(|(extent, _)| ground.address(*extent));
         for (extent, leaving) in plan {
             if self.residence[extent.index()] == Residence::Slow {
                 self.slow.read(ground.address(extent), ground.extent_bytes());
                 self.promote(extent, leaving);
+                self.outcome.decisions.count_admission(Occasion::Rest, &Ok(()));
             }
         }
-        FAST_US + slow_s * 1e6
     }
 
     fn read(&mut self, part: &Part, touch: &Touch, continues: bool) -> f64 {

@@ -14,7 +14,7 @@ fn place(n: u64) -> u64 {
     (n * 7919 % 1000) << 20
 }
 
-fn busy_s(events: &[Event], setup: &Setup, policy: &mut dyn Policy) -> f64 {
+fn busy_s(events: &[Event], setup: &Setup, policy: &mut dyn Contender) -> f64 {
     replay(events, &Ground::of(events, EXTENT_BYTES), setup, policy).slow_busy_s
 }
 
@@ -52,7 +52,7 @@ fn a_scan_changes_nothing_for_heat_and_everything_for_lru() {
     events.extend((0..4_000).map(|n| read((2000 << 20) + n * EXTENT_BYTES * 2)));
     events.extend((0..200).map(hot));
     let ground = Ground::of(&events, EXTENT_BYTES);
-    let hits_after = |policy: &mut dyn Policy, again: &mut dyn Policy| {
+    let hits_after = |policy: &mut dyn Contender, again: &mut dyn Contender| {
         let all = replay(&events, &ground, &setup(20, 4), policy).read_hits;
         all - replay(&events[..before + 4_000], &ground, &setup(20, 4), again).read_hits
     };
@@ -80,6 +80,51 @@ fn offline_policies_are_not_beaten_by_lru() {
     let lru_s = busy_s(&events, &setup, &mut policies::Lru::new(&ground, 60));
     let best_s = busy_s(&events, &setup, &mut policies::Clairvoyant::new(&events, &ground, 60));
     assert!(best_s < lru_s, "{best_s} {lru_s}");
+}
+
+#[test]
+fn a_fusion_drive_brings_up_what_was_used_once_at_the_next_rest_and_not_before() {
+    let at = |event: Event, at_us| Event { at_us, ..event };
+    // Ten places, one of them written; a rest of two seconds; the same again.
+    let day = |from_us: u64| {
+        (0..10).map(move |n| at(if n == 3 { write(place(n)) } else { read(place(n)) }, from_us + n))
+    };
+    let events: Vec<Event> = day(0).chain(day(2_000_000)).chain(day(2_000_100)).collect();
+    let ground = Ground::of(&events, EXTENT_BYTES);
+    let play = |slots| {
+        let mut fusion = policies::Fusion::new(&ground, slots);
+        replay(&events, &ground, &setup(slots, 4), &mut fusion)
+    };
+    let outcome = play(20);
+    // No log takes the first write, no stage the first reads; behind the rest all is up.
+    assert_eq!((outcome.reads, outcome.read_hits), (27, 18));
+    assert_eq!(outcome.promoted_bytes, 10 * EXTENT_BYTES);
+    assert_eq!(outcome.decisions.up_at_rest, 10);
+    assert_eq!(outcome.demoted_bytes, 0);
+    let least_s = 10.0 * (5.5e-3 + 8e-3);
+    assert!(outcome.slow_busy_s > least_s, "{}", outcome.slow_busy_s);
+    // With fewer slots what is no hotter than what is there stays below.
+    let outcome = play(5);
+    assert_eq!(outcome.promoted_bytes, 5 * EXTENT_BYTES);
+    // In a rest of two moves' time two extents move.
+    let hurried: Vec<Event> = day(0).chain(day(100_009 + 25_000)).collect();
+    let mut fusion = policies::Fusion::new(&ground, 20);
+    let outcome = replay(&hurried, &ground, &setup(20, 4), &mut fusion);
+    assert_eq!(outcome.promoted_bytes, 2 * EXTENT_BYTES);
+}
+
+#[test]
+fn a_fusion_drive_leaves_streams_where_they_are() {
+    let film = |n: u64| Event { at_us: n, ..read(n * EXTENT_BYTES) };
+    let events: Vec<Event> = (0..1_000)
+        .map(|n| Event { length: EXTENT_BYTES, ..film(n) })
+        .chain([Event { at_us: 9_000_000, ..film(0) }])
+        .collect();
+    let ground = Ground::of(&events, EXTENT_BYTES);
+    let mut fusion = policies::Fusion::new(&ground, 1_000);
+    let outcome = replay(&events, &ground, &setup(1_000, 4), &mut fusion);
+    // Only its front, before it is known for one.
+    assert!(outcome.promoted_bytes < 20 * EXTENT_BYTES, "{}", outcome.promoted_bytes);
 }
 
 #[test]

@@ -215,6 +215,7 @@ impl Pair {
         let client_bytes = (outcome.read_bytes + outcome.write_bytes).max(1) as f64;
         let promoted_bytes = now.moves.promoted_bytes - before.moves.promoted_bytes;
         let demoted_bytes = now.moves.demoted_bytes - before.moves.demoted_bytes;
+        let fast_written_bytes = to.fast.write_bytes - from.fast.write_bytes;
         VolumeOutcome {
             fast_bytes: self.fast_bytes,
             read_hit: 1.0 - slow_bytes as f64 / read_bytes.max(1) as f64,
@@ -224,7 +225,8 @@ impl Pair {
             promoted_bytes,
             demoted_bytes,
             destaged_bytes: now.moves.destaged_bytes - before.moves.destaged_bytes,
-            fast_written_bytes: to.fast.write_bytes - from.fast.write_bytes,
+            fast_written_bytes,
+            fast_received_per_byte: fast_written_bytes as f64 / client_bytes,
             fast_written_per_byte: promoted_bytes as f64 / client_bytes,
             moved_per_byte: (promoted_bytes + demoted_bytes) as f64 / client_bytes,
             log_left_bytes: now.log.dirty_bytes,

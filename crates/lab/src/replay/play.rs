@@ -193,7 +193,7 @@ impl Played {
         self.error = self.error.take().or(next.error);
     }
 
-    /// In numbers, without what only a volume knows.
+    /// In numbers, without what only the drives know.
     pub fn outcome(&self) -> Outcome {
         let Counted { reads, writes, flushes, discards, read_bytes, write_bytes } = &self.counted;
         let mut all = reads.clone();
@@ -213,6 +213,7 @@ impl Played {
             write_latency: Latency::of(writes),
             flush_latency: Latency::of(flushes),
             volume: None,
+            drive: None,
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use twin::{DriveSpec, Profile, Simulation};
 
-use super::{Ground, Outcome, Speed, play};
+use super::{DriveOutcome, Ground, Outcome, Speed, play};
 
-/// Plays the whole of the trace on the twin of that name.
+/// Plays the trace on the twin of that name; the first `warm_up` of the requests without counting.
 ///
 /// # Errors
 /// A sentence, when there is no such twin, it is too small, or a request fails.
@@ -26,11 +26,15 @@ pub fn alone(
     let run = async {
         let warmed = play(&device, before, first_us, speed, progress).await;
         let origin_us = before.last().or(after.first()).map_or(0, |event| event.at_us);
+        let before_ns = simulation.counters(drive).busy_ns;
         let played = play(&device, after, origin_us, speed, progress).await;
-        (warmed, played)
+        (warmed, played, simulation.counters(drive).busy_ns - before_ns)
     };
-    let (warmed, played) = simulation.run(&io, run).done();
+    let (warmed, played, busy_ns) = simulation.run(&io, run).done();
     warmed.check()?;
     played.check()?;
-    Ok(played.outcome())
+    let outcome = played.outcome();
+    let busy_s = busy_ns as f64 / 1e9;
+    let drive = DriveOutcome { busy_s, busy_share: busy_s / outcome.seconds.max(1e-9) };
+    Ok(Outcome { drive: Some(drive), ..outcome })
 }

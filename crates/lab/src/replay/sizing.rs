@@ -16,6 +16,9 @@ use super::{Ground, Outcome, Pair, PairSpec, Speed};
 const PARTS: usize = 5;
 /// Without a goal: a larger drive must save at least this share of the slow drive's time.
 const WORTHWHILE: f64 = 0.10;
+/// A larger drive with which the slow one takes longer by this share is worth a word. Less comes of what
+/// happens to be moved when.
+const RISE: f64 = 0.02;
 /// Seconds in a year.
 const YEAR_S: f64 = 365.25 * 86_400.0;
 
@@ -27,7 +30,7 @@ pub enum Goal {
     P99Ms(f64),
     /// At least this share of the read bytes comes without the slow drive, 0 to 1.
     Hit(f64),
-    /// A larger one would not save the slow drive a tenth of its time any more.
+    /// No larger one would save the slow drive more than a tenth of its time any more.
     Worthwhile,
 }
 
@@ -141,7 +144,7 @@ impl Sizing {
         }
     }
 
-    /// The smallest of these sizes that reaches the goal.
+    /// The smallest of these sizes that reaches the goal. Sizes are those of [`Sizing::run`], in rising order.
     pub fn advice(&self, tries: &[Try]) -> Advice {
         let sizes: Vec<&Size> = tries
             .iter()
@@ -179,21 +182,44 @@ impl Sizing {
     }
 }
 
+/// The smallest size at which no larger one saves the slow drive more than a tenth of its time. All larger
+/// ones are asked, and not the next alone: by how much one step saves depends on which sizes were tried,
+/// and a larger drive may do worse than a smaller one, by chance or because more was moved.
 fn worthwhile(sizes: &[&Size]) -> Advice {
     let busy_s =
         |size: &Size| size.outcome.volume.as_ref().map_or(0.0, |volume| volume.slow_busy_s);
-    let worth = |pair: &[&Size]| busy_s(pair[1]) < busy_s(pair[0]) * (1.0 - WORTHWHILE);
-    let steps = sizes.windows(2).collect::<Vec<_>>();
-    let place = steps.iter().rposition(|pair| worth(pair)).map_or(0, |step| step + 1);
-    let Some(size) = sizes.get(place) else {
+    let saves = |larger: &Size, size: &Size| busy_s(larger) < busy_s(size) * (1.0 - WORTHWHILE);
+    let is_enough =
+        |place: &usize| sizes[*place..].iter().all(|larger| !saves(larger, sizes[*place]));
+    // Nothing is larger than the last.
+    let Some(place) = (0..sizes.len()).find(is_enough) else {
         return Advice { room_bytes: None, why: "no size could be tried".to_owned() };
     };
-    let why = if place + 1 == sizes.len() {
-        "each larger size that was tried still saves a tenth of the slow drive's time; try larger ones"
-    } else {
-        "the next larger size saves less than a tenth of the slow drive's time"
-    };
-    Advice { room_bytes: Some(size.room_bytes), why: why.to_owned() }
+    let (is_first, is_last) = (place == 0, place + 1 == sizes.len());
+    let mut why = match (is_first, is_last) {
+        (true, true) => "it is the only size that was tried",
+        // Each smaller one leaves that to a larger one, and so to the last in the end.
+        (false, true) => {
+            "it saves more than a tenth of the slow drive's time at each smaller size that was tried"
+        }
+        (true, false) => {
+            "no larger size that was tried saves more than a tenth of the slow drive's time; smaller \
+             ones may be enough, too"
+        }
+        (false, false) => {
+            "no larger size that was tried saves more than a tenth of the slow drive's time, and at \
+             each smaller one some larger one does"
+        }
+    }
+    .to_owned();
+    // Beyond all that is touched there is nothing to win.
+    if is_last && sizes[place].percent < 100.0 {
+        why += "; try larger ones";
+    }
+    if sizes.windows(2).any(|pair| busy_s(pair[1]) > busy_s(pair[0]) * (1.0 + RISE)) {
+        why += "; that time does not fall with every larger size";
+    }
+    Advice { room_bytes: Some(sizes[place].room_bytes), why }
 }
 
 impl Goal {

@@ -96,6 +96,103 @@ fn everything_lies_on_the_slow_drive_at_first() {
 }
 
 #[test]
+fn a_slow_drive_that_never_idles_was_busy_all_the_time() {
+    // A thousand a second, all over: more than ten times what a disk does.
+    let events: Vec<Event> = (0..1_000)
+        .map(|n| event(n * 1_000, Deed::Read, (twin::mix(n) % 2048) << 17, 4096))
+        .collect();
+    let ground = Ground::new(&events, 1 << 40).unwrap();
+    let spec = pair().with_fast_room(32 << 20, &ground).unwrap();
+    let pair = Pair::new(&spec, &ground).unwrap();
+    let (whole, parts) = pair.play_in_parts(&ground, 100, 3, Speed::Original, &nobody).unwrap();
+    for outcome in parts.iter().chain([&whole]) {
+        let share = outcome.volume.as_ref().unwrap().slow_busy_share;
+        assert!((0.9..=1.0).contains(&share), "{share} of {} s", outcome.seconds);
+    }
+    let alone = alone("wd5002abys", &ground, 100, Speed::Original, 1, &nobody).unwrap();
+    let drive = alone.drive.unwrap();
+    assert!((0.9..=1.0).contains(&drive.busy_share), "{drive:?}");
+    assert!(alone.volume.is_none() && whole.drive.is_none());
+}
+
+#[test]
+fn what_the_fast_drive_receives_is_more_than_what_moves_up() {
+    let write = |n| event(n * 20_000, Deed::Write, (twin::mix(n) % 64) << 17, 4096);
+    let events: Vec<Event> = (0..500).map(write).collect();
+    let ground = Ground::new(&events, 1 << 40).unwrap();
+    let spec = pair().with_fast_room(64 << 20, &ground).unwrap();
+    let volume = Pair::new(&spec, &ground).unwrap().play(&ground, 0, Speed::Original, &nobody);
+    let volume = volume.unwrap().volume.unwrap();
+    // Every write lands there, in the log or in place.
+    assert!(volume.fast_received_per_byte >= 1.0, "{volume:?}");
+    assert!(volume.fast_received_per_byte > volume.fast_written_per_byte, "{volume:?}");
+}
+
+/// What the planner says without a goal when the slow drive was busy for so long with each size, and the
+/// place of the size that it takes.
+fn worthwhile(busy_s: &[f64]) -> (Option<usize>, String) {
+    let sized = |(place, busy_s): (usize, &f64)| {
+        let volume = VolumeOutcome { slow_busy_s: *busy_s, ..VolumeOutcome::default() };
+        let nothing = Ground { events: Vec::new(), runs: Vec::new(), is_packed: false };
+        let outcome = alone("wd5002abys", &nothing, 0, Speed::Max(1), 1, &nobody).unwrap();
+        Try::Tried(Box::new(Size {
+            room_bytes: place as u64,
+            percent: 10.0 * (place + 1) as f64,
+            outcome: Outcome { volume: Some(volume), ..outcome },
+            parts_reached: 0,
+            parts: 0,
+            flash_years: None,
+        }))
+    };
+    let tries: Vec<Try> = busy_s.iter().enumerate().map(sized).collect();
+    let sizing = Sizing {
+        pair: pair(),
+        rooms: Vec::new(),
+        warm_up: 0,
+        speed: Speed::Original,
+        goal: Goal::Worthwhile,
+        full_writes: 550.0,
+    };
+    let Advice { room_bytes, why } = sizing.advice(&tries);
+    (room_bytes.map(|place| place as usize), why)
+}
+
+#[test]
+fn the_size_that_is_taken_leaves_no_larger_one_a_tenth_to_save() {
+    let (place, why) = worthwhile(&[100.0, 60.0, 40.0, 39.0, 38.0]);
+    assert_eq!(place, Some(2));
+    assert!(why.contains("no larger size") && why.contains("each smaller one"), "{why}");
+    // Steps that save less than a tenth each save more together.
+    assert_eq!(worthwhile(&[100.0, 95.0, 90.0, 85.0, 80.0, 75.0]).0, Some(4));
+    let (place, why) = worthwhile(&[100.0, 80.0, 60.0]);
+    assert_eq!(place, Some(2));
+    assert!(why.contains("try larger ones"), "{why}");
+    let (place, why) = worthwhile(&[100.0, 99.0, 98.0]);
+    assert_eq!(place, Some(0));
+    assert!(why.contains("smaller ones may be enough"), "{why}");
+    let all: Vec<f64> = (0..10).map(|n| 100.0 - 10.0 * f64::from(n)).collect();
+    let (place, why) = worthwhile(&all);
+    assert_eq!(place, Some(9));
+    assert!(!why.contains("try larger ones"), "it holds all that is touched: {why}");
+    assert_eq!(worthwhile(&[100.0]).0, Some(0));
+    assert_eq!(worthwhile(&[]).0, None);
+    // With nothing to do there is nothing to save.
+    assert_eq!(worthwhile(&[0.0, 0.0]).0, Some(0));
+}
+
+#[test]
+fn a_step_back_to_what_a_smaller_size_does_is_no_reason_to_take_a_larger_one() {
+    let (place, why) = worthwhile(&[100.0, 79.0, 99.0, 77.0, 98.0, 78.0]);
+    assert_eq!(place, Some(1));
+    assert!(why.contains("does not fall with every larger size"), "{why}");
+    // And when the last is the best of all, that is what is said of it: not that each step saves.
+    let (place, why) = worthwhile(&[99.8, 79.2, 99.4, 76.8, 187.1, 195.2, 13.0]);
+    assert_eq!(place, Some(6));
+    assert!(why.contains("at each smaller size") && why.contains("does not fall"), "{why}");
+    assert!(!worthwhile(&[100.0, 50.0, 50.5]).1.contains("does not fall"), "that is chance");
+}
+
+#[test]
 fn larger_fast_drives_hit_more_and_the_goal_says_which_is_enough() {
     let events = skewed(20_000);
     let ground = Ground::new(&events, 1 << 40).unwrap();

@@ -358,3 +358,35 @@ fn faults_can_be_taken_back() {
     simulation.clear_faults();
     simulation.run(&io, write(&device, 0, 1, 512)).done();
 }
+
+#[test]
+fn a_drive_that_never_idles_is_busy_all_the_time() {
+    let latencies = Latencies { channels: 4, ..Latencies::flash() };
+    let simulation = Simulation::new(1);
+    let drive = simulation.add_drive(DriveSpec { latencies, ..DriveSpec::fast("fast", 1 << 30) });
+    let io = simulation.boot();
+    let device = simulation.device(&io, drive);
+    for client in 0..4u64 {
+        let device = device.clone();
+        io.spawn(async move {
+            // None of them ends when another one does.
+            device.io().sleep(client * 10_000).await;
+            loop {
+                write(&device, client << 20, 1, 4096).await;
+            }
+        });
+    }
+    let seen = simulation.run(&io, async {
+        io.sleep(1_000_000).await;
+        let before = simulation.counters(drive).busy_ns;
+        io.sleep(5_000_000).await;
+        simulation.counters(drive).busy_ns - before
+    });
+    assert_eq!(seen, Outcome::Done(5_000_000));
+    // What was under way when power failed had been so until then, and is not any more.
+    let busy_ns = simulation.now_ns();
+    simulation.power_cut(CacheLoss::LoseAll);
+    let io = simulation.boot();
+    simulation.run(&io, io.sleep(1_000_000)).done();
+    assert_eq!(simulation.counters(drive).busy_ns, busy_ns);
+}

@@ -21,7 +21,8 @@ use crate::table::{Align, Table};
 Sizes are those of the fast drive, in percent of the extents (128K) that a trace touches. SLOW BUSY is
 the time of the slow drive with everything that moves, in percent of what it would be without a fast
 drive, by a plain model of a disk: 8 ms to position for a read, 5.5 ms for a write, 150 MB/s. 'static',
-'epoch oracle' and 'clairvoyant' know the future; no real policy can. Traces may be CSV
+'epoch oracle' and 'clairvoyant' know the future; no real policy can. 'fusion' is what was seen of Apple's
+Fusion Drive, without a log. UP PER BYTE is what moved up for each byte of clients. Traces may be CSV
 (t_us,op,offset,length), fio iologs, blkparse text or MSR files, also compressed with zstd.")]
 pub struct PoliciesArguments {
     /// The traces

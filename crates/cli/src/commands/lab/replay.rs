@@ -344,20 +344,23 @@ fn text(report: &Report) -> String {
     text += &format!("\n{}", table.render());
     if let Some(volume) = &outcome.volume {
         text += &format!(
-            "\nfast drive {}: READ HITS {:.1} %, SLOW BUSY {:.1} s ({:.1} %)\n\
+            "\nfast drive {}: READ HITS {:.1} %, SLOW BUSY {}\n\
              moved up {}, down {} from slots and {} from the log; {} left in the log\n\
-             written to the fast drive {}; moved {:.2} bytes for each byte of clients\n",
+             for each byte of clients {:.2} were written to the fast drive ({} in all), and {:.2} moved up or down\n",
             human_bytes(volume.fast_bytes),
             volume.read_hit * 100.0,
-            volume.slow_busy_s,
-            volume.slow_busy_share * 100.0,
+            busy(volume.slow_busy_s, volume.slow_busy_share),
             human_bytes(volume.promoted_bytes),
             human_bytes(volume.demoted_bytes),
             human_bytes(volume.destaged_bytes),
             human_bytes(volume.log_left_bytes),
+            volume.fast_received_per_byte,
             human_bytes(volume.fast_written_bytes),
             volume.moved_per_byte
         );
+    }
+    if let Some(drive) = &outcome.drive {
+        text += &format!("\nBUSY {}\n", busy(drive.busy_s, drive.busy_share));
     }
     text
 }
@@ -366,6 +369,11 @@ fn cells(latency: &Latency) -> [String; 6] {
     let Latency { count, mean_us, p50_us, p99_us, p999_us, max_us } = *latency;
     let [mean, p50, p99, p999, max] = [mean_us, p50_us, p99_us, p999_us, max_us].map(time);
     [count.to_string(), mean, p50, p99, p999, max]
+}
+
+/// How long a drive had a request under way, and which share of the time that was.
+pub fn busy(busy_s: f64, share: f64) -> String {
+    format!("{busy_s:.1} s ({:.1} %)", share * 100.0)
 }
 
 /// Microseconds as people read them.

@@ -10,7 +10,7 @@ use lab::replay::{
 use lab::trace::Trace;
 use serde::Serialize;
 
-use super::replay::{Pace, pair_named, time};
+use super::replay::{Pace, busy, pair_named, time};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::progress;
 use crate::settings::Settings;
@@ -154,14 +154,15 @@ fn text(report: &Report) -> String {
         ("GOAL", Align::Right),
     ]);
     let latency = &report.without.latency;
+    let slow = report.without.drive.unwrap_or_default();
     table.row([
         "none".to_owned(),
         String::new(),
-        String::new(),
+        "0.0 %".to_owned(),
         time(latency.mean_us),
         time(latency.p99_us),
         time(latency.p999_us),
-        String::new(),
+        busy(slow.busy_s, slow.busy_share),
         String::new(),
         String::new(),
         String::new(),
@@ -208,7 +209,7 @@ fn cells(size: &Size, cost: Option<f64>, goal: Goal) -> [String; 10] {
         time(latency.mean_us),
         time(latency.p99_us),
         time(latency.p999_us),
-        format!("{:.1} %", volume.slow_busy_share * 100.0),
+        busy(volume.slow_busy_s, volume.slow_busy_share),
         size.flash_years.map_or_else(String::new, years),
         cost.map_or_else(String::new, |cost| format!("{cost:.2}")),
         reached,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use super::{Extent, FastDrive, Ground, Occasion, Policy, Refusal, Touch};
+use super::{Contender, Extent, FastDrive, Ground, Occasion, Policy, Refusal, Touch};
 use crate::trace::Event;
 
 /// Never again.
@@ -34,10 +34,6 @@ impl Clairvoyant {
 }
 
 impl Policy for Clairvoyant {
-    fn name(&self) -> &'static str {
-        "clairvoyant"
-    }
-
     fn observe(&mut self, touch: &Touch) {
         let before = (self.next_use(touch.extent), touch.extent);
         let uses = &mut self.uses[touch.extent.index()];
@@ -73,5 +69,11 @@ impl Policy for Clairvoyant {
         };
         self.resident.insert((next, extent));
         Ok(leaving)
+    }
+}
+
+impl Contender for Clairvoyant {
+    fn name(&self) -> &'static str {
+        "clairvoyant"
     }
 }

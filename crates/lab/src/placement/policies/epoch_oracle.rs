@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::{Extent, FastDrive, Ground, Occasion, Policy, Refusal, Touch, costs};
+use super::{
+    Contender, Extent, FastDrive, Ground, Moment, Occasion, Policy, Refusal, Touch, costs,
+};
 use crate::trace::Event;
 
 /// Epochs of a trace.
@@ -41,10 +43,6 @@ impl EpochOracle {
 }
 
 impl Policy for EpochOracle {
-    fn name(&self) -> &'static str {
-        "epoch oracle"
-    }
-
     fn observe(&mut self, _: &Touch) {}
 
     fn admit(
@@ -55,9 +53,15 @@ impl Policy for EpochOracle {
     ) -> Result<Option<Extent>, Refusal> {
         Err(Refusal::NoEvidence)
     }
+}
 
-    fn plan(&mut self, request: u64) -> Vec<(Extent, Option<Extent>)> {
-        let epoch = (request / self.epoch_requests) as usize;
+impl Contender for EpochOracle {
+    fn name(&self) -> &'static str {
+        "epoch oracle"
+    }
+
+    fn plan(&mut self, moment: Moment, _: &dyn FastDrive) -> Vec<(Extent, Option<Extent>)> {
+        let epoch = (moment.request / self.epoch_requests) as usize;
         if epoch == self.epoch {
             return Vec::new();
         }

@@ -1,7 +1,7 @@
 //! The best fixed set in hindsight: what a person who knew the future would have put on the fast
 //! drive and left there.
 
-use super::{Extent, FastDrive, Ground, Occasion, Policy, Refusal, Touch, costs};
+use super::{Contender, Extent, FastDrive, Ground, Occasion, Policy, Refusal, Touch, costs};
 use crate::placement::replay::{Setup, replay};
 use crate::trace::Event;
 
@@ -38,10 +38,6 @@ impl Fixed {
 }
 
 impl Policy for Fixed {
-    fn name(&self) -> &'static str {
-        "static"
-    }
-
     fn observe(&mut self, _: &Touch) {}
 
     fn admit(
@@ -51,6 +47,12 @@ impl Policy for Fixed {
         _: &dyn FastDrive,
     ) -> Result<Option<Extent>, Refusal> {
         Err(Refusal::NoEvidence)
+    }
+}
+
+impl Contender for Fixed {
+    fn name(&self) -> &'static str {
+        "static"
     }
 
     fn residents(&self) -> Vec<Extent> {

@@ -1,7 +1,7 @@
 //! Least recently used, at extents: every read that misses comes in.
 
 use super::order::Order;
-use super::{Extent, FastDrive, Ground, Occasion, Policy, Refusal, Touch};
+use super::{Contender, Extent, FastDrive, Ground, Occasion, Policy, Refusal, Touch};
 
 /// See the head of the file.
 pub struct Lru {
@@ -16,10 +16,6 @@ impl Lru {
 }
 
 impl Policy for Lru {
-    fn name(&self) -> &'static str {
-        "lru"
-    }
-
     fn observe(&mut self, touch: &Touch) {
         if touch.is_resident {
             self.order.push(touch.extent);
@@ -38,5 +34,11 @@ impl Policy for Lru {
         let leaving = if fast.free() == 0 { self.order.pop() } else { None };
         self.order.push(extent);
         Ok(leaving)
+    }
+}
+
+impl Contender for Lru {
+    fn name(&self) -> &'static str {
+        "lru"
     }
 }

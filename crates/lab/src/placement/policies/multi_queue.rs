@@ -3,7 +3,7 @@
 //! An extent comes in at the third touch that is remembered; streams do not count.
 
 use super::order::Order;
-use super::{Extent, FastDrive, Ground, Occasion, Policy, Refusal, Touch};
+use super::{Contender, Extent, FastDrive, Ground, Occasion, Policy, Refusal, Touch};
 
 /// Queues; in the last one is what was touched 128 times and more.
 const QUEUES: usize = 8;
@@ -72,10 +72,6 @@ impl MultiQueue {
 }
 
 impl Policy for MultiQueue {
-    fn name(&self) -> &'static str {
-        "multi-queue"
-    }
-
     fn observe(&mut self, touch: &Touch) {
         self.now += 1;
         let touches = &mut self.touches[touch.extent.index()];
@@ -114,5 +110,11 @@ impl Policy for MultiQueue {
         self.ghosts.remove(extent);
         self.enqueue(extent, (touches.ilog2() as usize).min(QUEUES - 1));
         Ok(leaving)
+    }
+}
+
+impl Contender for MultiQueue {
+    fn name(&self) -> &'static str {
+        "multi-queue"
     }
 }

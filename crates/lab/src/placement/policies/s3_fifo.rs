@@ -2,7 +2,7 @@
 //! memory of what left the small one. Streams do not come in.
 
 use super::order::Order;
-use super::{Extent, FastDrive, Ground, Occasion, Policy, Refusal, Touch};
+use super::{Contender, Extent, FastDrive, Ground, Occasion, Policy, Refusal, Touch};
 
 /// The paper's: one tenth of the slots are on probation.
 const SMALL_PARTS: usize = 10;
@@ -60,10 +60,6 @@ impl S3Fifo {
 }
 
 impl Policy for S3Fifo {
-    fn name(&self) -> &'static str {
-        "s3-fifo"
-    }
-
     fn observe(&mut self, touch: &Touch) {
         let touches = &mut self.touches[touch.extent.index()];
         if touch.is_resident && !touch.is_stream {
@@ -90,5 +86,11 @@ impl Policy for S3Fifo {
             self.small.push(extent);
         }
         Ok(leaving)
+    }
+}
+
+impl Contender for S3Fifo {
+    fn name(&self) -> &'static str {
+        "s3-fifo"
     }
 }
