@@ -49,7 +49,7 @@ fn start() -> String {
         let waits = waits(number, SERVICES_AT_ONCE);
         text += &format!(
             "\n[service-{number}]\n{waits}{random}offset={}m\nsize={SERVICE_SPAN}\nio_size={}\n\
-             randseed={number}\nthinktime={SERVICE_WORK_US}\n",
+             randrepeat=0\nrandseed={number}\nthinktime={SERVICE_WORK_US}\n",
             1000 * (number * 7 % SERVICES),
             SERVICE_READS * READ_BYTES,
         );
@@ -58,7 +58,7 @@ fn start() -> String {
         let waits = waits(number, PARTS_AT_ONCE);
         text += &format!(
             "\n[desktop-{number}]\n{waits}{random}offset={}m\nsize={PART_SPAN}\nio_size={}\niodepth=4\n\
-             randseed={number}\nthinktime={PART_WORK_US}\nthinktime_blocks=4\n",
+             randrepeat=0\nrandseed={number}\nthinktime={PART_WORK_US}\nthinktime_blocks=4\n",
             500 + 2000 * (number * 3 % PARTS),
             PART_READS * READ_BYTES,
         );

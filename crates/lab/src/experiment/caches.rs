@@ -217,8 +217,8 @@ fn filling() -> Vec<Step> {
 /// Random writes over everything, as long as they land and longer; then somebody reads.
 fn scattered() -> Vec<Step> {
     let job = format!("rw=randwrite\nbs=4k\niodepth=16\nsize={IMAGE_MIB}m\n");
-    let landing = format!("{job}norandommap\nrandseed=1\nio_size={LANDING_MIB}m\n");
-    let on = for_seconds(ROW_S, &format!("{job}randseed=2\n"));
+    let landing = format!("{job}norandommap\nrandrepeat=0\nrandseed=1\nio_size={LANDING_MIB}m\n");
+    let on = for_seconds(ROW_S, &format!("{job}randrepeat=0\nrandseed=2\n"));
     vec![
         step("scattered", REST_S, &landing, SCATTERED, write_iops),
         step("scattered-on", 0, &on, SCATTERED_ON, write_iops),
@@ -234,7 +234,7 @@ fn regions() -> Vec<Step> {
             let job = for_seconds(
                 PASS_S,
                 &format!(
-                    "rw=randwrite\nbs=4k\niodepth=16\noffset={at_mib}m\nsize={REGION_MIB}m\nrandseed={pass}\n"
+                    "rw=randwrite\nbs=4k\niodepth=16\noffset={at_mib}m\nsize={REGION_MIB}m\nrandrepeat=0\nrandseed={pass}\n"
                 ),
             );
             let rest_s = if pass == 1 { REST_S } else { 0 };
@@ -250,7 +250,7 @@ fn zipf(access: &str, theta: f64, depth: u64) -> String {
     for_seconds(
         ROW_S,
         &format!(
-            "{access}bs=4k\niodepth={depth}\nsize={IMAGE_MIB}m\nrandom_distribution=zipf:{theta}\nrandseed=7\n"
+            "{access}bs=4k\niodepth={depth}\nsize={IMAGE_MIB}m\nrandom_distribution=zipf:{theta}\nrandrepeat=0\nrandseed=7\n"
         ),
     )
 }
@@ -288,9 +288,9 @@ fn working_sets() -> Vec<Step> {
     ] {
         let job =
             format!("rw=randread\nbs=4k\niodepth=4\noffset={SETS_AT_MIB}m\nsize={size_mib}m\n");
-        let warm_up = for_seconds(WARM_UP_S, &format!("{job}randseed=1\n"));
+        let warm_up = for_seconds(WARM_UP_S, &format!("{job}randrepeat=0\nrandseed=1\n"));
         steps.push(step(&format!("{name}-warm-up"), REST_S, &warm_up, "", read_iops));
-        let counted = for_seconds(ROW_S, &format!("{job}randseed=2\n"));
+        let counted = for_seconds(ROW_S, &format!("{job}randrepeat=0\nrandseed=2\n"));
         steps.push(step(name, 0, &counted, row, read_iops));
     }
     steps
@@ -300,7 +300,7 @@ fn working_sets() -> Vec<Step> {
 /// written anew: the block and the journal's, a flush, the commit, a flush. Both go to a place that few requests
 /// have been to.
 fn flushed() -> Vec<Step> {
-    let job = "rw=randwrite\nbs=4k\nsize=64m\nrandseed=3\n";
+    let job = "rw=randwrite\nbs=4k\nsize=64m\nrandrepeat=0\nrandseed=3\n";
     let place = format!("offset={FILES_AT_MIB}m\n");
     let bare = for_seconds(ROW_S, &format!("{job}{place}fsync=1\n"));
     let file = for_seconds(ROW_S, &format!("{job}{place}fsync=2\n"));

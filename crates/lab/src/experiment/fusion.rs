@@ -86,7 +86,7 @@ impl Experiment for Fusion {
         let pass_s = ((PASS_S as f64 * share) as u64).max(PASS_S_MIN);
         let random = |size: &str, seed: u64| {
             format!(
-                "rw=randwrite\nbs=4k\niodepth=16\n{size}norandommap\nrandseed={seed}\nruntime={pass_s}\n\
+                "rw=randwrite\nbs=4k\niodepth=16\n{size}norandommap\nrandrepeat=0\nrandseed={seed}\nruntime={pass_s}\n\
                  time_based\n"
             )
         };

@@ -56,7 +56,7 @@ impl Experiment for Tiered {
                 memory: None,
                 job: format!(
                     "[{name}]\nioengine=psync\ndirect=1\nrw=randread\nbs=8k\nsize={IN_USE}\n{PATTERN}\
-                     randseed=7\nruntime={seconds}\ntime_based\n"
+                     randrepeat=0\nrandseed=7\nruntime={seconds}\ntime_based\n"
                 ),
                 figures: named.into(),
                 bound: Bound { seconds: Some(seconds), requests: Some(2_000_000) },
