@@ -11,6 +11,7 @@ use io::units::{human_bytes, parse_bytes};
 use serde::{Deserialize, Serialize};
 
 use crate::at_rest;
+use crate::atlas;
 use crate::failure::{Exit, Failure, OnPath, Outcome};
 use crate::file_extents::FileFinder;
 use crate::selection;
@@ -124,21 +125,6 @@ fn files_below(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(files)
 }
 
-/// In order, with what overlaps or follows at once made one: files are often laid side by side.
-fn neighbours_joined(mut ranges: Ranges) -> Ranges {
-    ranges.sort_unstable();
-    let mut joined = Ranges::new();
-    for (at, length) in ranges {
-        match joined.last_mut() {
-            Some((first, so_far)) if at <= *first + *so_far => {
-                *so_far = (*so_far).max(at + length - *first);
-            }
-            _ => joined.push((at, length)),
-        }
-    }
-    joined
-}
-
 /// What is wished for a range.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wished {
@@ -179,7 +165,7 @@ pub fn wish(
     for subject in subjects {
         subject.ranges(settings, name, &mut ranges)?;
     }
-    let wished = ask(settings, name, Some((neighbours_joined(ranges), wish)))?;
+    let wished = ask(settings, name, Some((atlas::joined(ranges), wish)))?;
     show(settings, command, name, wished)
 }
 
@@ -245,12 +231,6 @@ mod tests {
         for bad in ["", "20G", "20G+", "+5", "5+0", "18446744073709551615+1", "a+b"] {
             assert!(range(bad).is_err(), "{bad}");
         }
-    }
-
-    #[test]
-    fn parts_that_touch_become_one() {
-        let ranges = vec![(30, 10), (0, 10), (5, 10), (40, 1), (100, 5)];
-        assert_eq!(neighbours_joined(ranges), [(0, 15), (30, 11), (100, 5)]);
     }
 
     #[test]

@@ -45,6 +45,57 @@ fn the_map_shows_what_is_where_served_or_not() {
     place.bimetal(&["map", "vol0", "--at", "9T"]).expect(2, &["the volume ends at"]);
 }
 
+#[test]
+fn the_map_shows_what_was_read_most_served_or_not() {
+    if !has_tools("heat of what was read over NBD", &["nbdsh"]) {
+        return;
+    }
+    let place = Place::new();
+    place.create("vol0", "256M", "1G");
+    let cold = place.bimetal(&["map", "vol0", "--heat"]);
+    assert!(cold.expect(0, &[]).out.contains("nothing of it was read lately"), "{cold:#?}");
+    // The third of 64 parts is read most, the fifth less, and nothing else.
+    fs::write(
+        place.path("ask.py"),
+        "for n in range(16):\n    h.pwrite(b'x' * 1048576, n * 1048576)\nh.flush()\n\
+         for n in range(200):\n    h.pread(4096, 33 * 1048576 // 16 + n % 16 * 4096)\n\
+         for n in range(20):\n    h.pread(4096, 4 * 1048576 + n % 16 * 4096)\n",
+    )
+    .unwrap();
+    place.serve_run(
+        "vol0",
+        &format!(
+            "nbdsh -u \"$uri\" ask.py && {BIMETAL} --config-dir conf --json map vol0 --heat --length 64M > live.json"
+        ),
+    );
+    let live = serde_json::from_str(&fs::read_to_string(place.path("live.json")).unwrap()).unwrap();
+    let closer = ["map", "vol0", "--heat", "--length", "64M", "--cells", "64"];
+    let rest = place.bimetal(&[&["--json"][..], &closer].concat()).json();
+    for map in [&live, &rest] {
+        let map: &serde_json::Value = map;
+        let cells = map["cells"].as_array().unwrap();
+        let bytes = map["cell_bytes"].as_u64().unwrap();
+        let cell = |at: u64| &cells[(at / bytes) as usize];
+        let (hot, warm, cold) = (cell(2 << 20), cell(4 << 20), cell(40 << 20));
+        assert_eq!(hot["heat_level"], 9, "{hot}");
+        let level = warm["heat_level"].as_u64().unwrap();
+        assert!((1..9).contains(&level), "{warm}");
+        assert_eq!((&cold["heat_level"], &cold["reads"]), (&0.into(), &0.0.into()), "{cold}");
+        assert!(hot["reads"].as_f64() > warm["reads"].as_f64(), "{hot} {warm}");
+        let total = map["total"]["reads"].as_f64().unwrap();
+        let sum: f64 = cells.iter().map(|cell| cell["reads"].as_f64().unwrap()).sum();
+        assert!((total - sum).abs() < 1e-6 * total, "{total} {sum}");
+    }
+    // In a pipe: digits below the characters, and the drive as without heat.
+    let drawn = place.bimetal(&closer);
+    let lines: Vec<&str> = drawn.expect(0, &[]).out.lines().collect();
+    assert_eq!(&lines[1][11..28], "################.", "{drawn:#?}");
+    assert_eq!(lines[2].chars().nth(11 + 2), Some('9'), "{drawn:#?}");
+    assert!(drawn.out.contains("most of it at 2M") && !drawn.out.contains('\x1b'), "{drawn:#?}");
+    // Who does not ask is told nothing of it.
+    assert!(place.bimetal(&["--json", "map", "vol0"]).json()["total"]["reads"].is_null());
+}
+
 /// What `where` says of a file's ranges is what lies there.
 fn file_is_where_it_is_said_to_be(mkfs: &[&str]) {
     if !can_attach(mkfs[0]) || !has_tools(mkfs[0], &mkfs[..1]) {

@@ -251,7 +251,8 @@ impl Server {
         })
     }
 
-    /// Opens the control socket: `status`, `lost`, `set`, `where`, `warm`, `why`, `trace` and `stop`.
+    /// Opens the control socket: `status`, `lost`, `set`, `home`, `wish`, `where`, `heat`, `warm`, `why`, `trace` and
+    /// `stop`.
     fn open_control(
         self: &Rc<Server>,
         kernel: &Kernel,
@@ -284,6 +285,7 @@ impl Server {
                     }
                     ("wish", Some(server)) => server.wish(&request).await,
                     ("where", Some(server)) => atlas::answer(&server.engine, &request),
+                    ("heat", Some(server)) => atlas::answer_heat(&server.engine, &request),
                     ("warm", Some(server)) => atlas::warm(&server.engine, &request).await,
                     ("why", Some(server)) => opinions::answer(&server.engine, &request),
                     ("trace", Some(server)) => server.record(&request),
