@@ -178,10 +178,7 @@ pub fn answer_heat(engine: &Engine, request: &ControlRequest) -> ControlReply {
     reply(request, |ranges| tell_heat(engine, ranges))
 }
 
-fn reply<T: Serialize>(
-    request: &ControlRequest,
-    tell: impl FnOnce(&[Range]) -> T,
-) -> ControlReply {
+fn reply<T: Serialize>(request: &ControlRequest, tell: impl FnOnce(&[Range]) -> T) -> ControlReply {
     let ranges = match ranges_of(request) {
         Ok(ranges) => ranges,
         Err(refusal) => return refusal,
@@ -217,7 +214,10 @@ pub async fn warm(engine: &Engine, request: &ControlRequest) -> ControlReply {
         return refused(text, hint);
     }
     if facts.read_only {
-        return refused("the volume is served read-only: nothing of it moves", "serve it for writing");
+        return refused(
+            "the volume is served read-only: nothing of it moves",
+            "serve it for writing",
+        );
     }
     let size_bytes = facts.size_bytes;
     for (at, length) in ranges {

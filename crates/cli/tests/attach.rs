@@ -258,3 +258,49 @@ fn discards_reach_the_volume_and_give_space_back() {
     assert_eq!(bytes.trim(), "0", "discarded blocks read as zeros");
     eventually("all is discarded", || mapped() == 0);
 }
+
+#[test]
+fn a_cache_that_goes_on_without_its_fast_drive_is_attached_with_a_warning() {
+    if !can_attach("a cache without its fast drive") || !has_tools("ext4", &["mkfs.ext4"]) {
+        return;
+    }
+    let place = Place::new();
+    let drives = ["--fast", "v.fast:64M", "--slow", "v.slow:256M"];
+    place.bimetal(&[&["create", "v", "--class", "cache"][..], &drives].concat()).expect(0, &[]);
+    fs::rename(place.path("v.fast"), place.path("late")).unwrap();
+    let warned = ["goes on without its fast drive", "not taken back", "attach-cache v"];
+    let said = place.bimetal(&["attach", "v"]);
+    said.expect(3, &warned);
+    let device = said.out.trim().to_owned();
+    assert!(device.starts_with("/dev/loop"), "{said:#?}");
+    let again = place.bimetal(&["--json", "attach", "v"]);
+    assert_eq!(again.expect(3, &warned).json()["without_fast_drive"], true);
+    must(tool("mkfs.ext4").arg("-q").arg(&device));
+    let mount = Mount::new(device.as_ref(), place.path("mnt"));
+    fs::write(mount.dir.join("film"), pattern(1, 1 << 20)).unwrap();
+    must(tool("sync").arg("-f").arg(&mount.dir));
+    place.bimetal(&["warm", "mnt/film"]).expect(1, &["the fast drive is gone", "attach-cache"]);
+    place.bimetal(&["pin", "v", "mnt/film"]).expect(1, &["the fast drive is gone"]);
+    mount.unmount();
+    place.bimetal(&["detach", "v"]).expect(0, &[]);
+}
+
+#[test]
+fn a_file_whose_server_was_killed_is_told_to_be_on_its_volume() {
+    if !can_attach("a killed server") || !has_tools("ext4", &["mkfs.ext4"]) {
+        return;
+    }
+    let place = Place::new();
+    place.create("v", "256M", "1G");
+    let attachment = place.attach("v");
+    must(tool("mkfs.ext4").arg("-q").arg(&attachment.device));
+    let mount = Mount::new(&attachment.device, place.path("mnt"));
+    fs::write(mount.dir.join("film"), pattern(1, 1 << 20)).unwrap();
+    must(tool("sync").arg("-f").arg(&mount.dir));
+    attachment.kill_server();
+    for verb in ["where", "warm"] {
+        let words = ["is of volume 'v', whose server is gone", "unmount", "bimetal attach v"];
+        place.bimetal(&[verb, "mnt/film"]).expect(1, &words);
+    }
+    drop(mount);
+}

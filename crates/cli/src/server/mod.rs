@@ -37,6 +37,7 @@ pub use event::Events;
 pub use nbd_address::{NbdAddress, tcp_uri, unix_uri};
 pub use record::{ServerLock, ServerRecord};
 
+use crate::alone;
 use crate::atlas;
 use crate::commands;
 use crate::failure::{Exit, Failure, OnPath, Outcome};
@@ -446,9 +447,7 @@ impl Server {
             eprintln!("bimetal: 'bimetal lost {name}' lists what cannot be read");
         }
         if self.engine.status().alone {
-            eprintln!(
-                "bimetal: '{name}' goes on without its fast drive: everything is on the slow one"
-            );
+            eprintln!("bimetal: {}", alone::warning(selection));
         }
         let (engine, volume) = (self.engine.clone(), name.clone());
         self.io.spawn(async move {
