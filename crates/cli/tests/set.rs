@@ -72,7 +72,7 @@ fn write_behind_and_doors_that_outlive_their_server_exclude_each_other() {
     }
     place.bimetal(&["set", "v", "write_behind=off"]).expect(0, &[]);
     let server = place.serve(&["v", "--vhost-user", "v.vhost"]);
-    place.bimetal(&["set", "v", "write_behind=2M"]).expect(1, &["no write_behind", "vhost-user"]);
+    place.bimetal(&["set", "v", "write_behind=2M"]).expect(4, &["no write_behind", "vhost-user"]);
     place.bimetal(&["set", "v", "write_behind=off"]).expect(0, &[]);
     assert_eq!(durability(&place)["behind_bytes_max"], 0);
     assert!(server.stop().success());
