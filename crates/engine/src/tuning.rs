@@ -123,7 +123,10 @@ fn size(value: &str) -> Option<u64> {
 
 /// Writes a number of bytes as [`size`] reads it.
 fn size_text(bytes: u64) -> String {
-    match [(GIB, "G"), (MIB, "M")].into_iter().find(|(unit, _)| bytes > 0 && bytes % unit == 0) {
+    match [(GIB, "G"), (MIB, "M")]
+        .into_iter()
+        .find(|(unit, _)| bytes > 0 && bytes.is_multiple_of(*unit))
+    {
         Some((unit, name)) => format!("{}{name}", bytes / unit),
         None => bytes.to_string(),
     }

@@ -138,7 +138,11 @@ fn text(map: &Map, colours: bool) -> String {
             }
             (false, false) => {
                 line(&format!("{start:>9}  {drawn}"));
-                line(format!("{:>9}  {}", "", heat_scale::digits(&levels)).trim_end());
+                let digits = heat_scale::digits(&levels);
+                // A row of nothing but cold parts needs no empty line.
+                if !digits.trim().is_empty() {
+                    line(format!("{:>9}  {digits}", "").trim_end());
+                }
             }
         }
     }
