@@ -155,7 +155,7 @@ impl Volume<'_> {
         let status: Value = serde_json::from_slice(&output.stdout)
             .with_context(|| String::from_utf8_lossy(&output.stderr).trim().to_owned())?;
         let log = &status["volumes"][0]["log"];
-        Ok(log.as_object().map(|_| log.clone()).context("status: no log")?)
+        log.as_object().map(|_| log.clone()).context("status: no log")
     }
 
     fn serve(&self) -> Result<Serving> {

@@ -65,20 +65,45 @@ impl BlockDevice {
     fn volume(&self, settings: &Settings) -> Result<Option<(VolumeName, u64)>, Failure> {
         let sysfs = PathBuf::from("/sys/class/block").join(&self.disk).join("loop");
         let backing = fs::read_to_string(sysfs.join("backing_file")).ok();
+        let backing = backing.as_ref().map(|backing| Path::new(backing.trim_end()));
         let start = fs::read_to_string(sysfs.join("offset")).unwrap_or_default();
         let start: u64 = start.trim().parse().unwrap_or(0);
         let disk = Path::new("/dev").join(&self.disk);
+        let is_ublk = |server: &ServerRecord| server.ublk.as_ref() == Some(&disk);
+        let is_loop =
+            |server: &ServerRecord| backing.is_some() && server.fuse_file.as_deref() == backing;
         for name in volume_file::names(&settings.config_dir)? {
-            let Some(server) = ServerRecord::alive(settings, &name)? else { continue };
-            if server.ublk.is_some_and(|device| device == disk) {
-                return Ok(Some((name, self.offset)));
-            }
-            let backing = backing.as_ref().map(|backing| Path::new(backing.trim_end()));
-            if backing.is_some() && server.fuse_file.as_deref() == backing {
-                return Ok(Some((name, self.offset + start)));
+            if let Some(server) = ServerRecord::alive(settings, &name)? {
+                if is_ublk(&server) {
+                    return Ok(Some((name, self.offset)));
+                }
+                if is_loop(&server) {
+                    return Ok(Some((name, self.offset + start)));
+                }
+            } else if let Some(server) = ServerRecord::last(settings, &name) {
+                // It was killed: what is over its doors is in the way of the next one, or waits for it.
+                if is_ublk(&server) {
+                    return Err(self.left_behind(&name).hint(format!(
+                        "'bimetal attach {name} --ublk' takes the device over, and its users go on"
+                    )));
+                }
+                if is_loop(&server) {
+                    return Err(self.left_behind(&name).hint(format!(
+                        "unmount what is on {}, then 'bimetal attach {name}' clears up and brings it back; \
+                         what was flushed is safe",
+                        self.node.display()
+                    )));
+                }
             }
         }
         Ok(None)
+    }
+
+    fn left_behind(&self, name: &VolumeName) -> Failure {
+        let node = self.node.display();
+        Failure::failed(format!(
+            "{node} is of volume '{name}', whose server is gone: it was killed"
+        ))
     }
 
     /// Whether a volume may be behind it of which the kernel cannot tell: a client of a network, or a

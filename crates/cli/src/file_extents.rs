@@ -14,11 +14,12 @@ use crate::block_device::BlockDevice;
 use crate::btrfs_chunks::BtrfsChunks;
 use crate::failure::{Failure, OnPath};
 use crate::settings::Settings;
+use crate::unplaced::Unplaced;
 use crate::volume_name::VolumeName;
 
 /// FIEMAP: the extent has no place on the device yet, or none that can be told.
 pub const FLAGS_WITHOUT_PLACE: u32 = 0x2 | 0x4;
-/// FIEMAP: compressed or encrypted, so that its length on the device is another one than in the file.
+/// FIEMAP: compressed, so that its length on the device is another one than in the file.
 const FLAG_ENCODED: u32 = 0x8;
 /// FIEMAP: data lies inside the metadata of the file system.
 const FLAG_INLINE: u32 = 0x200;
@@ -34,9 +35,8 @@ pub struct Extents {
     pub size_bytes: u64,
     /// Its parts, in the order of the file.
     pub pieces: Vec<Piece>,
-    /// Bytes that have no place yet, lie among the file system's own, or are compressed: their places
-    /// cannot be told.
-    pub pending_bytes: u64,
+    /// What has no place that can be told. Of what is left of the file there is nothing anywhere: holes.
+    pub unplaced: Unplaced,
 }
 
 /// A part of a file.
@@ -81,12 +81,21 @@ impl FileFinder<'_> {
             volume: found,
             size_bytes: facts.len(),
             pieces: Vec::new(),
-            pending_bytes: 0,
+            unplaced: Unplaced::default(),
         };
         for extent in fiemap::fiemap(path).on_path("ask for the places of", path)? {
             let extent = extent.on_path("ask for the places of", path)?;
-            if extent.fe_flags.bits() & (FLAGS_WITHOUT_PLACE | FLAG_INLINE | FLAG_ENCODED) != 0 {
-                extents.pending_bytes += extent.fe_length;
+            let flags = extent.fe_flags.bits();
+            // In this order: what is compressed may lie inside the metadata, or have no place yet.
+            let unplaced = &mut extents.unplaced;
+            let reason = match flags {
+                _ if flags & FLAG_INLINE != 0 => Some(&mut unplaced.inline_bytes),
+                _ if flags & FLAGS_WITHOUT_PLACE != 0 => Some(&mut unplaced.pending_bytes),
+                _ if flags & FLAG_ENCODED != 0 => Some(&mut unplaced.compressed_bytes),
+                _ => None,
+            };
+            if let Some(bytes) = reason {
+                *bytes += extent.fe_length;
                 continue;
             }
             let (file_offset, length) = (extent.fe_logical, extent.fe_length);

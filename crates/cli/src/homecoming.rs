@@ -4,7 +4,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use engine::{CacheMode, Engine};
 use export::control::{ControlReply, ControlRequest};
@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::at_rest;
 use crate::failure::{Exit, Failure, Outcome};
+use crate::interrupt::Interrupt;
 use crate::progress;
 use crate::selection::{self, Selection};
 use crate::server::ServerRecord;
@@ -23,6 +24,9 @@ use crate::volume_name::VolumeName;
 
 /// How often the server is asked how far it is.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// Who ends one waits so long for it: what is on its way home arrives first, a log full of small pieces on a
+/// hard disk in the worst case.
+const END_PATIENCE: Duration = Duration::from_secs(30);
 
 /// What shall be so at the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,8 +56,10 @@ impl Goal {
 async fn bring_home(engine: &Engine, goal: Goal) -> Result<(), engine::Error> {
     match goal {
         Goal::Flushed => engine.bring_home().await,
-        // In write-around the slow drive has everything, too.
-        Goal::Evacuated if engine.status().cache_mode == Some(CacheMode::WriteAround) => {
+        // In write-around the slow drive has everything, too. A volume without modes is refused as by a flush.
+        Goal::Evacuated
+            if matches!(engine.status().cache_mode, Some(CacheMode::WriteAround) | None) =>
+        {
             engine.bring_home().await
         }
         Goal::Evacuated | Goal::WriteThrough => {
@@ -69,8 +75,13 @@ pub struct Homecoming {
     /// Which one the last was.
     number: Cell<u64>,
     running: Cell<bool>,
+    /// Somebody has asked for its end.
+    cancelled: Cell<bool>,
     failed: RefCell<Option<String>>,
 }
+
+/// What is left to do after an end that was none.
+const AGAIN: &str = "ask for it again; what has come home stays there";
 
 /// How far it is.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -78,6 +89,8 @@ struct Standing {
     /// Of which one this is told: another one's end, or a server that knows of none, says nothing of ours.
     number: u64,
     running: bool,
+    /// It was ended, or is about to be.
+    cancelled: bool,
     failed: Option<String>,
     dirty_bytes: u64,
 }
@@ -90,7 +103,7 @@ impl Standing {
             return Some(Err(Failure::failed(format!(
                 "it was not seen to its end: the server was started anew, or another one was begun. {left} are not home"
             ))
-            .hint("ask for it again; what has come home stays there")));
+            .hint(AGAIN)));
         }
         if self.running {
             return None;
@@ -99,6 +112,16 @@ impl Standing {
             Some(problem) => Err(Failure::failed(problem)),
             None => Ok(()),
         })
+    }
+
+    /// How it stands with one that Ctrl-C has ended.
+    fn ended_by_hand(&self, goal: Goal) -> Failure {
+        let left = human_bytes(self.dirty_bytes);
+        let state = match goal {
+            Goal::Flushed => "all else is as it was",
+            _ => "the mode is the one it was",
+        };
+        Failure::failed(format!("ended by Ctrl-C: {left} are not home, and {state}")).hint(AGAIN)
     }
 }
 
@@ -117,7 +140,10 @@ impl Homecoming {
     ) -> ControlReply {
         let argument = |name: &str| request.arguments.get(name).cloned();
         let goal = argument("goal").map(serde_json::from_value::<Goal>);
-        match (goal, argument("cancel").is_some()) {
+        // Whoever has begun one ends that one, and none that another has begun since.
+        let cancels = argument("cancel")
+            .is_some_and(|which| which.as_u64().is_none_or(|number| number == self.number.get()));
+        match (goal, cancels) {
             (Some(Err(error)), _) => {
                 return ControlReply::failed("bad_goal", error.to_string());
             }
@@ -129,20 +155,28 @@ impl Homecoming {
                 // One that no earlier server has used, and none before it here.
                 self.number.set(io.random());
                 self.running.set(true);
+                self.cancelled.set(false);
                 *self.failed.borrow_mut() = None;
                 let (home, engine) = (self.clone(), engine.clone());
                 io.spawn(async move {
                     let outcome = bring_home(&engine, goal).await;
+                    // Something else may have ended it: a drive that failed.
+                    let unsuitable = matches!(outcome, Err(engine::Error::Unsuitable(_)));
+                    home.cancelled.set(home.cancelled.get() && unsuitable);
                     *home.failed.borrow_mut() = outcome.err().map(|error| error.to_string());
                     home.running.set(false);
                 });
             }
-            (None, true) => engine.cancel_homecoming(),
-            (None, false) => {}
+            (None, true) if self.running.get() => {
+                self.cancelled.set(true);
+                engine.cancel_homecoming();
+            }
+            (None, _) => {}
         }
         let standing = Standing {
             number: self.number.get(),
             running: self.running.get(),
+            cancelled: self.cancelled.get(),
             failed: self.failed.borrow().clone(),
             dirty_bytes: engine.status().dirty_bytes,
         };
@@ -202,15 +236,35 @@ pub fn cancel(settings: &Settings, command: &str, name: &VolumeName) -> Outcome 
         return Err(Failure::failed(format!("volume '{name}' is not served"))
             .hint("a flush at rest ends with the command that does it"));
     }
-    let standing = stand(settings, &selection, &ControlRequest::new("home").with("cancel", true))?;
+    let mut standing = stand(settings, &selection, &cancelling(None))?;
+    let was_running = standing.running;
+    let deadline = Instant::now() + END_PATIENCE;
+    while standing.running && Instant::now() < deadline {
+        sleep(LOOK_EVERY);
+        let now = stand(settings, &selection, &cancelling(Some(standing.number)))?;
+        // Another one was begun: then ours has ended.
+        let is_ours = now.number == standing.number;
+        standing = Standing { running: now.running && is_ours, ..now };
+    }
     settings.output.show(command, &standing, |standing| {
         let left = human_bytes(standing.dirty_bytes);
-        match standing.running {
-            true => format!("volume '{name}': ended; {left} are not home\n"),
-            false => format!("volume '{name}': nothing was under way\n"),
-        }
+        let said = match (was_running, standing.running, standing.cancelled) {
+            (false, ..) => "nothing was under way".to_owned(),
+            (true, true, _) => {
+                "it is being ended; what is on its way home arrives first".to_owned()
+            }
+            (true, false, true) => format!("ended; {left} are not home"),
+            (true, false, false) => "it came to its own end first".to_owned(),
+        };
+        format!("volume '{name}': {said}\n")
     })?;
     Ok(Exit::Done)
+}
+
+/// Ends the one with this number, or whichever is under way.
+fn cancelling(number: Option<u64>) -> ControlRequest {
+    let which = number.map_or(serde_json::Value::Bool(true), Into::into);
+    ControlRequest::new("home").with("cancel", which)
 }
 
 fn stand(
@@ -227,15 +281,30 @@ fn stand(
 fn ask(settings: &Settings, selection: &Selection, goal: Goal) -> Result<u64, Failure> {
     let look = ControlRequest::new("home");
     let before = stand(settings, selection, &look)?.dirty_bytes;
-    let goal = serde_json::to_value(goal).map_err(Failure::failed)?;
-    let begun = stand(settings, selection, &ControlRequest::new("home").with("goal", goal))?;
+    let wanted = serde_json::to_value(goal).map_err(Failure::failed)?;
+    // From here on: one that is begun and cannot be ended would be worse than one that is not begun.
+    let interrupt = Interrupt::listen()?;
+    let begun = stand(settings, selection, &ControlRequest::new("home").with("goal", wanted))?;
     let bar = progress::bar("bringing home");
     bar.set_length(before);
+    let mut told = false;
     loop {
-        let standing = stand(settings, selection, &look)?;
+        let ends = interrupt.is_asked();
+        if ends && !told {
+            bar.suspend(|| {
+                eprintln!("bimetal: ending it; a second Ctrl-C leaves that to the server")
+            });
+            told = true;
+        }
+        // Again each time: one that has only just begun does not hear it.
+        let cancel = ends.then(|| cancelling(Some(begun.number)));
+        let standing = stand(settings, selection, cancel.as_ref().unwrap_or(&look))?;
         bar.set_position(before.saturating_sub(standing.dirty_bytes));
         if let Some(end) = standing.end_of(begun.number) {
             bar.finish_and_clear();
+            if end.is_err() && standing.number == begun.number && standing.cancelled && ends {
+                return Err(standing.ended_by_hand(goal));
+            }
             return end.map(|()| before.saturating_sub(standing.dirty_bytes));
         }
         sleep(LOOK_EVERY);
@@ -247,6 +316,7 @@ fn bring_home_at_rest(
     selection: &Selection,
     goal: Goal,
 ) -> Result<u64, Failure> {
+    let interrupt = Interrupt::listen()?;
     at_rest::change(settings, selection, async |io, engine| {
         let before = engine.status().dirty_bytes;
         let bar = progress::bar("bringing home");
@@ -256,6 +326,10 @@ fn bring_home_at_rest(
         io.spawn(async move {
             while watching.get() {
                 bar.set_position(before.saturating_sub(eye.status().dirty_bytes));
+                if interrupt.is_asked() {
+                    // The volume is closed in order then.
+                    eye.cancel_homecoming();
+                }
                 watcher.sleep(LOOK_EVERY.as_nanos() as u64).await;
             }
             bar.finish_and_clear();
@@ -275,6 +349,7 @@ mod tests {
         let standing = |number, running, failed: Option<&str>| Standing {
             number,
             running,
+            cancelled: false,
             failed: failed.map(str::to_owned),
             dirty_bytes: 4096,
         };

@@ -6,6 +6,7 @@
 // Doc comments of arguments are their help text, where `[,BYTES]` is no link.
 #![allow(rustdoc::broken_intra_doc_links)]
 
+mod alone;
 mod at_rest;
 mod atlas;
 mod blank_file;
@@ -15,15 +16,19 @@ mod commands;
 mod drive;
 mod failure;
 mod file_extents;
+mod heat_scale;
 mod help;
 mod holdings;
 mod homecoming;
 mod in_use;
+mod interrupt;
 mod loss_status;
 mod lost_files;
+mod machine_memory;
 mod members;
 mod opinions;
 mod output;
+mod part_heat;
 mod progress;
 mod selection;
 mod server;
@@ -33,6 +38,7 @@ mod survey;
 mod switch;
 mod table;
 mod tally;
+mod unplaced;
 mod volume_file;
 mod volume_name;
 mod volume_status;

@@ -4,7 +4,7 @@
 //! `output_version`; `major` changes when a script that reads it must change, `minor` when
 //! something was added.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 
 use serde::Serialize;
 
@@ -47,6 +47,14 @@ struct ErrorFields<'a> {
 }
 
 impl Output {
+    /// Whether text may have colours: it goes to a terminal that can show them, and nobody has said no
+    /// (<https://no-color.org>).
+    pub fn takes_colours(&self) -> bool {
+        let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        let is_dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+        !self.json && std::io::stdout().is_terminal() && !is_set("NO_COLOR") && !is_dumb
+    }
+
     /// Prints `value`: as one line of JSON under the versioned header, or as what `text` makes
     /// of it.
     pub fn show<T: Serialize>(

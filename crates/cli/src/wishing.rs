@@ -1,5 +1,6 @@
 //! Saying what is wished for ranges of a volume, while it is served or at rest, and listing it.
 
+use std::fmt;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -7,16 +8,18 @@ use std::str::FromStr;
 
 use engine::{Wish, Wishes};
 use export::control::ControlRequest;
-use io::units::{human_bytes, parse_bytes};
+use io::units::{exact_bytes, human_bytes, parse_bytes};
 use serde::{Deserialize, Serialize};
 
 use crate::at_rest;
+use crate::atlas;
 use crate::failure::{Exit, Failure, OnPath, Outcome};
 use crate::file_extents::FileFinder;
 use crate::selection;
 use crate::server::ServerRecord;
 use crate::settings::Settings;
 use crate::survey;
+use crate::unplaced::Unplaced;
 use crate::volume_name::VolumeName;
 
 /// A part of a volume, written `OFFSET+LENGTH`.
@@ -26,6 +29,12 @@ pub struct ByteRange {
     pub at: u64,
     /// Its bytes.
     pub length: u64,
+}
+
+impl fmt::Display for ByteRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}+{}", exact_bytes(self.at), exact_bytes(self.length))
+    }
 }
 
 impl FromStr for ByteRange {
@@ -83,6 +92,7 @@ impl Subject {
             Subject::Path(path) => path,
         };
         let before = ranges.len();
+        let mut unplaced = Unplaced::default();
         let mut finder = FileFinder::new(settings);
         for file in files_below(path)? {
             let extents = finder.find(&file, None)?;
@@ -91,10 +101,24 @@ impl Subject {
                 return Err(Failure::usage(format!("{path} is on volume '{other}', not '{name}'")));
             }
             ranges.extend(extents.pieces.iter().map(|piece| (piece.at, piece.length)));
+            unplaced += extents.unplaced;
         }
-        if ranges.len() == before {
-            let problem = format!("{} has no place on the volume yet", path.display());
-            return Err(Failure::failed(problem).hint("'sync' gives new files their place"));
+        let (shown, why) = (path.display(), unplaced.words());
+        match (ranges.len() > before, unplaced.bytes()) {
+            (true, 0) => {}
+            // Small files lie among the file system's own data: not a reason to do nothing for the others.
+            (true, _) => eprintln!("bimetal: not all of {shown}: {why}"),
+            (false, 0) => {
+                let why = "it holds no data: nothing but holes and empty files";
+                return Err(Failure::failed(format!("{shown} has no place on the volume: {why}")));
+            }
+            (false, _) => {
+                let failure = Failure::failed(format!("{shown} has no place that is known: {why}"));
+                return Err(match unplaced.hint(path) {
+                    Some(hint) => failure.hint(hint),
+                    None => failure,
+                });
+            }
         }
         Ok(())
     }
@@ -122,21 +146,6 @@ fn files_below(path: &Path) -> Result<Vec<PathBuf>, Failure> {
         }
     }
     Ok(files)
-}
-
-/// In order, with what overlaps or follows at once made one: files are often laid side by side.
-fn neighbours_joined(mut ranges: Ranges) -> Ranges {
-    ranges.sort_unstable();
-    let mut joined = Ranges::new();
-    for (at, length) in ranges {
-        match joined.last_mut() {
-            Some((first, so_far)) if at <= *first + *so_far => {
-                *so_far = (*so_far).max(at + length - *first);
-            }
-            _ => joined.push((at, length)),
-        }
-    }
-    joined
 }
 
 /// What is wished for a range.
@@ -179,7 +188,14 @@ pub fn wish(
     for subject in subjects {
         subject.ranges(settings, name, &mut ranges)?;
     }
-    let wished = ask(settings, name, Some((neighbours_joined(ranges), wish)))?;
+    let wished = ask(settings, name, Some((atlas::joined(ranges), wish)))?;
+    show(settings, command, name, wished)
+}
+
+/// Takes back all that is wished, and shows that.
+pub fn forget(settings: &Settings, command: &str, name: &VolumeName) -> Outcome {
+    let all: Ranges = ask(settings, name, None)?.iter().map(|it| (it.at, it.length)).collect();
+    let wished = ask(settings, name, Some((all, None)))?;
     show(settings, command, name, wished)
 }
 
@@ -197,11 +213,9 @@ fn show(settings: &Settings, command: &str, name: &VolumeName, ranges: Vec<Wishe
             text.push_str(" nothing is wished for any range");
         }
         for Wished { at, length, wish } in &report.ranges {
-            text.push_str(&format!(
-                "\n  {wish:<7} {} from {}",
-                human_bytes(*length),
-                human_bytes(*at)
-            ));
+            let range = ByteRange { at: *at, length: *length }.to_string();
+            let human = format!("{} from {}", human_bytes(*length), human_bytes(*at));
+            text.push_str(&format!("\n  {wish:<7} {range:<24} {human}"));
         }
         text + "\n"
     })?;
@@ -245,12 +259,10 @@ mod tests {
         for bad in ["", "20G", "20G+", "+5", "5+0", "18446744073709551615+1", "a+b"] {
             assert!(range(bad).is_err(), "{bad}");
         }
-    }
-
-    #[test]
-    fn parts_that_touch_become_one() {
-        let ranges = vec![(30, 10), (0, 10), (5, 10), (40, 1), (100, 5)];
-        assert_eq!(neighbours_joined(ranges), [(0, 15), (30, 11), (100, 5)]);
+        // What is listed can be given back as it stands.
+        for text in ["20G+512M", "0+128K", "1310848K+640K", "4097+1"] {
+            assert_eq!(range(text).unwrap().to_string(), text);
+        }
     }
 
     #[test]

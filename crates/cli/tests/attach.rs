@@ -211,7 +211,7 @@ fn a_cache_without_its_fast_drive_is_closed_in_order_too() {
         ["create", "v", "--fast", "v.fast:64M", "--slow", "v.slow:128M", "--class", "cache"];
     place.bimetal(&words).expect(0, &[]);
     fs::remove_file(place.path("v.fast")).unwrap();
-    place.bimetal(&["attach", "v"]).expect(0, &[]);
+    place.bimetal(&["attach", "v"]).expect(3, &[]);
     let said = place.bimetal(&["detach", "v"]);
     assert!(said.code == 0 && said.out.contains("closed volume"), "{said:?}");
 }
@@ -257,4 +257,30 @@ fn discards_reach_the_volume_and_give_space_back() {
     )));
     assert_eq!(bytes.trim(), "0", "discarded blocks read as zeros");
     eventually("all is discarded", || mapped() == 0);
+}
+
+#[test]
+fn a_cache_that_goes_on_without_its_fast_drive_is_attached_with_a_warning() {
+    if !can_attach("a cache without its fast drive") || !has_tools("ext4", &["mkfs.ext4"]) {
+        return;
+    }
+    let place = Place::new();
+    let drives = ["--fast", "v.fast:64M", "--slow", "v.slow:256M"];
+    place.bimetal(&[&["create", "v", "--class", "cache"][..], &drives].concat()).expect(0, &[]);
+    fs::rename(place.path("v.fast"), place.path("late")).unwrap();
+    let warned = ["goes on without its fast drive", "not taken back", "attach-cache v"];
+    let said = place.bimetal(&["attach", "v"]);
+    said.expect(3, &warned);
+    let device = said.out.trim().to_owned();
+    assert!(device.starts_with("/dev/loop"), "{said:#?}");
+    let again = place.bimetal(&["--json", "attach", "v"]);
+    assert_eq!(again.expect(3, &warned).json()["without_fast_drive"], true);
+    must(tool("mkfs.ext4").arg("-q").arg(&device));
+    let mount = Mount::new(device.as_ref(), place.path("mnt"));
+    fs::write(mount.dir.join("film"), pattern(1, 1 << 20)).unwrap();
+    must(tool("sync").arg("-f").arg(&mount.dir));
+    place.bimetal(&["warm", "mnt/film"]).expect(1, &["the fast drive is gone", "attach-cache"]);
+    place.bimetal(&["pin", "v", "mnt/film"]).expect(1, &["the fast drive is gone"]);
+    mount.unmount();
+    place.bimetal(&["detach", "v"]).expect(0, &[]);
 }

@@ -59,6 +59,12 @@ fn a_write_through_cache_goes_on_without_its_fast_drive_and_gets_a_new_one() {
     lost.expect(0, &[]);
     assert!(lost.out.contains("goes on without its fast drive"), "{lost:?}");
     assert!(lost.out.contains("nothing is lost"), "{lost:?}");
+    // It takes writes, and what is about two drives is refused for what it is.
+    for words in [&["pin", "v", "0+1M"][..], &["set", "v", "quiet=true"]] {
+        let refused = place.bimetal(words);
+        refused.expect(1, &["the fast drive is gone", "attach-cache"]);
+        assert!(!refused.err.contains("stopped taking writes"), "{refused:?}");
+    }
     let script = format!("uri='{}'; {} && {}", server.uri, verify(2), fill(3));
     support::must(support::tool("sh").arg("-c").arg(script));
     server.kill();
@@ -123,6 +129,7 @@ fn modes_are_for_caches_and_writethrough_is_not_deferred() {
     create(&["--class", "cache", "--durability", "deferred=250"]).expect(2, &["strict"]);
     create(&[]).expect(0, &[]);
     place.bimetal(&["set", "v", "mode=writeback"]).expect(1, &["class span"]);
+    place.bimetal(&["evacuate", "v", "--fast"]).expect(1, &["class span has no home below"]);
     place.bimetal(&["attach-cache", "v", "--fast", "new.fast:64M"]).expect(4, &["class span"]);
     assert!(!place.path("new.fast").exists());
 }
@@ -180,4 +187,76 @@ fn inclusion_is_for_class_span_and_is_set_at_creation_or_in_use() {
     assert_eq!(place.status("v")["policy"]["inclusion"], false);
     assert_eq!(server.stop().code(), Some(0));
     place.bimetal(&["check", "v"]).expect(0, &[]);
+}
+
+/// Lets a process run for a moment now and then: what it does takes long, and it answers all the same.
+struct Slowed {
+    ends: std::sync::Arc<std::sync::atomic::AtomicBool>,
+    slows: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Slowed {
+    fn new(pid: i64) -> Slowed {
+        use rustix::process::{Pid, Signal, kill_process};
+        let ends = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let (told, pid) = (ends.clone(), Pid::from_raw(pid as i32).unwrap());
+        let slows = std::thread::spawn(move || {
+            while !told.load(std::sync::atomic::Ordering::Relaxed) {
+                for (signal, ms) in [(Signal::STOP, 120), (Signal::CONT, 2)] {
+                    let _ = kill_process(pid, signal);
+                    std::thread::sleep(std::time::Duration::from_millis(ms));
+                }
+            }
+        });
+        Slowed { ends, slows: Some(slows) }
+    }
+}
+
+impl Drop for Slowed {
+    fn drop(&mut self) {
+        self.ends.store(true, std::sync::atomic::Ordering::Relaxed);
+        self.slows.take().map(std::thread::JoinHandle::join);
+    }
+}
+
+#[test]
+fn ctrl_c_ends_what_a_flush_or_an_evacuation_has_begun() {
+    if !has_tools("the end of a flush", &TOOLS) {
+        return;
+    }
+    let place = Place::new();
+    let drives = ["--fast", "v.fast:512M", "--slow", "v.slow:1G"];
+    let words = [&["create", "v", "--class", "cache", "--mode", "writeback"][..], &drives].concat();
+    place.bimetal(&words).expect(0, &[]);
+    place.bimetal(&["set", "v", "quiet=true"]).expect(0, &[]);
+    place.serve_run("v", &fill(1));
+    let server = place.serve(&["v"]);
+    let dirty = || place.status("v")["dirty_bytes"].as_u64().unwrap();
+    assert!(dirty() > 100 << 20);
+    for words in [&["flush", "v"][..], &["evacuate", "v", "--fast"]] {
+        let slowed = Slowed::new(i64::from(server.child.id()));
+        let before = dirty();
+        let child = place
+            .command()
+            .args(words)
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let pid = rustix::process::Pid::from_raw(child.id() as i32).unwrap();
+        support::eventually("something came home", || dirty() < before);
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+        let ended = child.wait_with_output().unwrap();
+        drop(slowed);
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert_eq!(ended.status.code(), Some(1), "{said}");
+        assert!(said.contains("ended by Ctrl-C: ") && said.contains("are not home"), "{said}");
+        assert!(dirty() > 0, "{said}");
+        assert_eq!(place.status("v")["mode"], "writeback", "{said}");
+        let again = place.bimetal(&["flush", "v", "--cancel"]);
+        assert!(again.expect(0, &[]).out.contains("nothing was under way"), "{again:?}");
+    }
+    place.bimetal(&["evacuate", "v", "--fast"]).expect(0, &[]);
+    assert_eq!(place.status("v")["mode"], "writethrough");
+    assert!(server.stop().success());
 }

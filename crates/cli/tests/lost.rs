@@ -4,7 +4,7 @@ mod support;
 
 use std::fs;
 
-use support::{Mount, Place, can_attach, has_tools, must, run, tool};
+use support::{Mount, Place, can_attach, has_tools, must, pattern, run, tool};
 
 /// Whole extents that fill the fast drive and go on to the slow one.
 fn fill(place: &Place) {
@@ -139,4 +139,25 @@ fn the_files_of_lost_ranges_are_named_where_mounted_and_on_the_device() {
     let said = place.bimetal(&["--json", "lost", "v", "--files", &device]);
     assert_eq!(named(&said.json()), hit, "{said:?}");
     run(place.command().args(["detach", "v"]));
+}
+
+// Not beside tests with Btrfs: its tools refuse every device while a mounted one is dead.
+#[test]
+fn a_file_whose_server_was_killed_is_told_to_be_on_its_volume() {
+    if !can_attach("a killed server") || !has_tools("ext4", &["mkfs.ext4"]) {
+        return;
+    }
+    let place = Place::new();
+    place.create("v", "256M", "1G");
+    let attachment = place.attach("v");
+    must(tool("mkfs.ext4").arg("-q").arg(&attachment.device));
+    let mount = Mount::new(&attachment.device, place.path("mnt"));
+    fs::write(mount.dir.join("film"), pattern(1, 1 << 20)).unwrap();
+    must(tool("sync").arg("-f").arg(&mount.dir));
+    attachment.kill_server();
+    for verb in ["where", "warm"] {
+        let words = ["is of volume 'v', whose server is gone", "unmount", "bimetal attach v"];
+        place.bimetal(&[verb, "mnt/film"]).expect(1, &words);
+    }
+    drop(mount);
 }

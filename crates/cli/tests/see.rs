@@ -45,6 +45,57 @@ fn the_map_shows_what_is_where_served_or_not() {
     place.bimetal(&["map", "vol0", "--at", "9T"]).expect(2, &["the volume ends at"]);
 }
 
+#[test]
+fn the_map_shows_what_was_read_most_served_or_not() {
+    if !has_tools("heat of what was read over NBD", &["nbdsh"]) {
+        return;
+    }
+    let place = Place::new();
+    place.create("vol0", "256M", "1G");
+    let cold = place.bimetal(&["map", "vol0", "--heat"]);
+    assert!(cold.expect(0, &[]).out.contains("nothing of it was read lately"), "{cold:#?}");
+    // The third of 64 parts is read most, the fifth less, and nothing else.
+    fs::write(
+        place.path("ask.py"),
+        "for n in range(16):\n    h.pwrite(b'x' * 1048576, n * 1048576)\nh.flush()\n\
+         for n in range(200):\n    h.pread(4096, 33 * 1048576 // 16 + n % 16 * 4096)\n\
+         for n in range(20):\n    h.pread(4096, 4 * 1048576 + n % 16 * 4096)\n",
+    )
+    .unwrap();
+    place.serve_run(
+        "vol0",
+        &format!(
+            "nbdsh -u \"$uri\" -c \"exec(open('ask.py').read())\" && {BIMETAL} --config-dir conf --json map vol0 --heat --length 64M > live.json"
+        ),
+    );
+    let live = serde_json::from_str(&fs::read_to_string(place.path("live.json")).unwrap()).unwrap();
+    let closer = ["map", "vol0", "--heat", "--length", "64M", "--cells", "64"];
+    let rest = place.bimetal(&[&["--json"][..], &closer].concat()).json();
+    for map in [&live, &rest] {
+        let map: &serde_json::Value = map;
+        let cells = map["cells"].as_array().unwrap();
+        let bytes = map["cell_bytes"].as_u64().unwrap();
+        let cell = |at: u64| &cells[(at / bytes) as usize];
+        let (hot, warm, cold) = (cell(2 << 20), cell(4 << 20), cell(40 << 20));
+        assert_eq!(hot["heat_level"], 9, "{hot}");
+        let level = warm["heat_level"].as_u64().unwrap();
+        assert!((1..9).contains(&level), "{warm}");
+        assert_eq!((&cold["heat_level"], &cold["reads"]), (&0.into(), &0.0.into()), "{cold}");
+        assert!(hot["reads"].as_f64() > warm["reads"].as_f64(), "{hot} {warm}");
+        let total = map["total"]["reads"].as_f64().unwrap();
+        let sum: f64 = cells.iter().map(|cell| cell["reads"].as_f64().unwrap()).sum();
+        assert!((total - sum).abs() < 1e-6 * total, "{total} {sum}");
+    }
+    // In a pipe: digits below the characters, and the drive as without heat.
+    let drawn = place.bimetal(&closer);
+    let lines: Vec<&str> = drawn.expect(0, &[]).out.lines().collect();
+    assert_eq!(&lines[1][11..28], "################.", "{drawn:#?}");
+    assert_eq!(lines[2].chars().nth(11 + 2), Some('9'), "{drawn:#?}");
+    assert!(drawn.out.contains("most of it at 2M") && !drawn.out.contains('\x1b'), "{drawn:#?}");
+    // Who does not ask is told nothing of it.
+    assert!(place.bimetal(&["--json", "map", "vol0"]).json()["total"]["reads"].is_null());
+}
+
 /// What `where` says of a file's ranges is what lies there.
 fn file_is_where_it_is_said_to_be(mkfs: &[&str]) {
     if !can_attach(mkfs[0]) || !has_tools(mkfs[0], &mkfs[..1]) {
@@ -119,6 +170,120 @@ fn a_file_on_btrfs_is_where_it_is_said_to_be() {
     if can_check_mounts("btrfs") {
         file_is_where_it_is_said_to_be(&["mkfs.btrfs", "-q"]);
     }
+}
+
+/// Attached, with a file system made and mounted at `mnt`.
+fn on_file_system(place: &Place, mkfs: &[&str], options: &str, test: impl FnOnce(&Attachment<'_>)) {
+    place.create("v", "256M", "1G");
+    let attachment = place.attach("v");
+    must(tool(mkfs[0]).args(&mkfs[1..]).arg(&attachment.device));
+    let mount = Mount::with(&attachment.device, place.path("mnt"), options);
+    test(&attachment);
+    mount.unmount();
+}
+
+#[test]
+fn what_has_no_place_is_neither_called_warm_nor_pinned() {
+    if !can_attach("files without a place") || !has_tools("ext4", &["mkfs.ext4"]) {
+        return;
+    }
+    let place = Place::new();
+    // No place is given to what was written before it is asked for.
+    on_file_system(&place, &["mkfs.ext4", "-q"], "commit=600", |_| {
+        fs::write(place.path("mnt/new"), [7; 5000]).unwrap();
+        let warm = place.bimetal(&["warm", "mnt/new"]);
+        warm.expect(1, &[]);
+        assert!(warm.out.contains("not warmed: 8K has no place yet ('sync -f"), "{warm:#?}");
+        place.bimetal(&["pin", "v", "mnt/new"]).expect(1, &["8K has no place yet", "sync -f"]);
+        let wher = place.bimetal(&["where", "mnt/new"]);
+        assert!(wher.expect(0, &[]).out.contains("PENDING"), "{wher:#?}");
+        must(tool("sync").arg("-f").arg(place.path("mnt/new")));
+        let warm = place.bimetal(&["warm", "mnt/new"]);
+        assert!(warm.expect(0, &[]).out.contains("warm (0 moved)"), "{warm:#?}");
+        let wher = place.bimetal(&["where", "mnt/new"]);
+        assert!(!wher.expect(0, &[]).out.contains("PENDING"), "{wher:#?}");
+
+        fs::write(place.path("mnt/empty"), "").unwrap();
+        fs::File::create(place.path("mnt/hole")).unwrap().set_len(1 << 20).unwrap();
+        for file in ["mnt/empty", "mnt/hole"] {
+            let warm = place.bimetal(&["warm", file]);
+            assert!(warm.expect(0, &[]).out.contains("nothing to warm"), "{warm:#?}");
+            place.bimetal(&["pin", "v", file]).expect(1, &["nothing but holes and empty files"]);
+        }
+        let json = place.bimetal(&["--json", "warm", "mnt/new", "mnt/hole"]).json();
+        assert_eq!(json["files"][0]["data_bytes"], 8192, "{json}");
+        assert_eq!(json["files"][1]["data_bytes"], 0, "{json}");
+    });
+}
+
+#[test]
+fn what_btrfs_has_compressed_is_called_so() {
+    let tools = has_tools("compressed files", &["mkfs.btrfs"]);
+    if !can_attach("compressed files") || !tools || !can_check_mounts("compressed files") {
+        return;
+    }
+    let place = Place::new();
+    on_file_system(&place, &["mkfs.btrfs", "-q"], "compress-force=zstd", |_| {
+        fs::write(place.path("mnt/film"), vec![7; 1 << 20]).unwrap();
+        must(tool("sync").arg("-f").arg(place.path("mnt")));
+        let wher = place.bimetal(&["where", "mnt/film"]);
+        assert!(wher.expect(0, &[]).out.contains("COMPRESSED"), "{wher:#?}");
+        assert!(wher.out.contains("1M is compressed, and its place is not told"), "{wher:#?}");
+        let json = place.bimetal(&["--json", "where", "mnt/film"]).json();
+        let file = &json["files"][0];
+        assert_eq!(
+            (&file["compressed_bytes"], &file["pending_bytes"]),
+            (&(1 << 20).into(), &0.into())
+        );
+        let warm = place.bimetal(&["warm", "mnt/film"]);
+        assert!(warm.expect(1, &[]).out.contains("not warmed: 1M is compressed"), "{warm:#?}");
+        let pin = place.bimetal(&["pin", "v", "mnt"]);
+        assert!(!pin.expect(1, &["is compressed"]).err.contains("sync"), "{pin:#?}");
+    });
+}
+
+#[test]
+fn what_clones_share_is_counted_once_in_the_total() {
+    if !can_attach("clones") || !has_tools("clones", &["mkfs.xfs"]) {
+        return;
+    }
+    let place = Place::new();
+    on_file_system(&place, &["mkfs.xfs", "-q"], "defaults", |_| {
+        fs::write(place.path("mnt/film"), pattern(3, 3 << 20)).unwrap();
+        must(tool("sync").arg("-f").arg(place.path("mnt")));
+        let (film, clone) = (place.path("mnt/film"), place.path("mnt/clone"));
+        must(tool("cp").arg("--reflink=always").arg(film).arg(clone));
+        must(tool("sync").arg("-f").arg(place.path("mnt")));
+        let json = place.bimetal(&["--json", "where", "mnt"]).json();
+        let data = |tally: &serde_json::Value| {
+            ["fast_bytes", "log_bytes", "slow_bytes"].map(|name| tally[name].as_u64().unwrap())
+        };
+        assert_eq!(json["shared_bytes"], 3 << 20, "{json}");
+        assert_eq!(data(&json["total"]).iter().sum::<u64>(), 3 << 20, "{json}");
+        assert_eq!(data(&json["files"][1]).iter().sum::<u64>(), 3 << 20, "{json}");
+        let wher = place.bimetal(&["where", "mnt"]);
+        assert!(wher.expect(0, &[]).out.contains("3M that files share"), "{wher:#?}");
+    });
+}
+
+#[test]
+fn what_is_pinned_is_listed_as_it_is_given() {
+    let place = Place::new();
+    place.create("v", "256M", "1G");
+    let pin = place.bimetal(&["pin", "v", "20M+512K", "896K+128K"]);
+    assert!(pin.expect(0, &[]).out.contains("20M+512K"), "{pin:#?}");
+    place.bimetal(&["advise", "v", "cold", "33M+2G"]).expect(1, &[]);
+    place.bimetal(&["advise", "v", "cold", "33M+128M"]).expect(0, &[]);
+    let listed = place.bimetal(&["pin", "v"]);
+    let ranges: Vec<&str> =
+        listed.expect(0, &[]).out.split_whitespace().filter(|word| word.contains('+')).collect();
+    assert_eq!(ranges, ["896K+128K", "20M+512K", "33M+128M"], "{listed:#?}");
+    place.bimetal(&["unpin", "v", ranges[0]]).expect(0, &[]);
+    let listed = place.bimetal(&["pin", "v"]);
+    assert!(!listed.out.contains("896K") && listed.out.contains("20M+512K"), "{listed:#?}");
+    place.bimetal(&["unpin", "v", "--all", "0+1M"]).expect(2, &[]);
+    let left = place.bimetal(&["unpin", "v", "--all"]);
+    assert!(left.expect(0, &[]).out.contains("nothing is wished"), "{left:#?}");
 }
 
 #[test]

@@ -72,8 +72,18 @@ fn write_behind_and_doors_that_outlive_their_server_exclude_each_other() {
     }
     place.bimetal(&["set", "v", "write_behind=off"]).expect(0, &[]);
     let server = place.serve(&["v", "--vhost-user", "v.vhost"]);
-    place.bimetal(&["set", "v", "write_behind=2M"]).expect(1, &["no write_behind", "vhost-user"]);
+    place.bimetal(&["set", "v", "write_behind=2M"]).expect(4, &["no write_behind", "vhost-user"]);
     place.bimetal(&["set", "v", "write_behind=off"]).expect(0, &[]);
     assert_eq!(durability(&place)["behind_bytes_max"], 0);
     assert!(server.stop().success());
+}
+
+#[test]
+fn a_stage_that_the_machine_has_no_memory_for_is_refused() {
+    let place = Place::new();
+    place.create("v", "64M", "128M");
+    // The largest that can be said at all.
+    place.bimetal(&["set", "v", "stage=1024G"]).expect(2, &["half of this machine's memory"]);
+    let said = place.bimetal(&["set", "v", "stage=67108864"]);
+    assert_eq!(said.expect(0, &[]).out, "volume 'v': stage 64M\n");
 }

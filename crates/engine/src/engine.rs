@@ -175,6 +175,7 @@ impl Engine {
         if self.0.read_only {
             return Err(Error::ReadOnly);
         }
+        self.refuse_alone()?;
         self.0.alive()?;
         let _request = Request::begin(&self.0);
         deferred::set_mode(&self.0, mode).await
@@ -235,6 +236,7 @@ impl Engine {
         if self.0.read_only {
             return Err(Error::ReadOnly);
         }
+        self.refuse_alone()?;
         self.0.alive()?;
         let _request = Request::begin(&self.0);
         tuning::set(&self.0, change).await
@@ -250,8 +252,20 @@ impl Engine {
         for (at, length) in ranges {
             self.check(*at, *length, true)?;
         }
+        self.refuse_alone()?;
         let _request = Request::begin(&self.0);
         tuning::wish(&self.0, ranges, wish).await
+    }
+
+    /// Refuses what is about two drives while there is one. The volume takes writes then, and nothing of it
+    /// has failed, though the part of the engine that has both drives counts as stopped.
+    fn refuse_alone(&self) -> Result<(), Error> {
+        if !self.0.is_alone() {
+            return Ok(());
+        }
+        let text = "the fast drive is gone, and nothing can be set or wished for the volume until \
+                    attach-cache has given it a new one";
+        Err(Error::Unsuitable(text.into()))
     }
 
     /// What is wished for ranges of the volume.

@@ -115,6 +115,9 @@ pub(crate) async fn open(
     // Of the slow drive alone nothing is staged: it is written in place (`alone.rs`).
     if !read_only && !state.is_alone() {
         take_settings(io, &fast, &pair[0], options, &mut state).await;
+    } else if fast.gone().is_none() {
+        // Nothing is placed by it; whoever looks at the volume is told what was hot.
+        lasting_heat::recall(io, &fast, pair[0].volume_tag(), &mut state).await;
     }
     if let Some(damage) = damage {
         state.loss.get_or_insert_default().damage.insert(0, damage);

@@ -121,6 +121,17 @@ fn size(value: &str) -> Option<u64> {
     digits.parse::<u64>().ok().and_then(|number| number.checked_mul(unit))
 }
 
+/// Writes a number of bytes as [`size`] reads it.
+fn size_text(bytes: u64) -> String {
+    match [(GIB, "G"), (MIB, "M")]
+        .into_iter()
+        .find(|(unit, _)| bytes > 0 && bytes.is_multiple_of(*unit))
+    {
+        Some((unit, name)) => format!("{}{name}", bytes / unit),
+        None => bytes.to_string(),
+    }
+}
+
 impl fmt::Display for TuningChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -131,7 +142,7 @@ impl fmt::Display for TuningChange {
             TuningChange::Behind(None) | TuningChange::Inclusion(false) => f.write_str("off"),
             TuningChange::Inclusion(true) => f.write_str("on"),
             TuningChange::Stage(Some(bytes)) | TuningChange::Behind(Some(bytes)) => {
-                write!(f, "{bytes}")
+                f.write_str(&size_text(*bytes))
             }
         }
     }
@@ -243,7 +254,10 @@ mod tests {
             ("stage", "0"),
             ("stage", "default"),
             ("write_behind", "off"),
-            ("write_behind", "16777216"),
+            ("stage", "512M"),
+            ("stage", "2G"),
+            ("stage", "4097"),
+            ("write_behind", "16M"),
             ("inclusion", "on"),
             ("inclusion", "off"),
         ] {

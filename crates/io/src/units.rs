@@ -31,6 +31,15 @@ pub fn human_bytes(bytes: u64) -> String {
     format!("{}{}", text.strip_suffix(".0").unwrap_or(&text), NAMES[unit])
 }
 
+/// The same number as [`parse_bytes`] reads it, in the largest unit that leaves no fraction: `1310848K`.
+pub fn exact_bytes(bytes: u64) -> String {
+    let units = [(1 << 40, "T"), (GIB, "G"), (MIB, "M"), (KIB, "K")];
+    match units.into_iter().find(|(unit, _)| bytes > 0 && bytes.is_multiple_of(*unit)) {
+        Some((unit, name)) => format!("{}{name}", bytes / unit),
+        None => bytes.to_string(),
+    }
+}
+
 /// Reads `4096`, `128K`, `1.5G`, `2TiB` (binary units, case-insensitive) as bytes.
 ///
 /// # Errors
@@ -62,6 +71,15 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes_that_are_shown_exactly_can_be_read_again() {
+        let shown = [0, 1, 1023, 1024, 131_072, 1_342_308_352, 3 << 40, 5 << 30].map(exact_bytes);
+        assert_eq!(shown, ["0", "1", "1023", "1K", "128K", "1310848K", "3T", "5G"]);
+        for text in shown {
+            assert_eq!(exact_bytes(parse_bytes(&text).unwrap()), text);
+        }
+    }
 
     #[test]
     fn sizes_are_read_as_people_write_them() {

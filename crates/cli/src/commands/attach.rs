@@ -10,6 +10,7 @@ use clap::Args;
 use export::fuse::loop_device::{self, LoopFacts, LoopOptions};
 use serde::{Deserialize, Serialize};
 
+use crate::alone;
 use crate::commands::detach;
 use crate::failure::{Exit, Failure, OnPath, Outcome};
 use crate::selection::{Selection, VolumeArgument};
@@ -27,7 +28,8 @@ use crate::volume_name::VolumeName;
 
 Starts a server in the background that mounts the volume as a file, and makes a loop device of it.
 With --ublk it is the kernel's ublk driver instead, which is faster, and whose device outlives a server
-that was killed. Needs root. Where FUSE or loop is missing use 'bimetal serve' and NBD. Undone by 'bimetal detach'.")]
+that was killed. Needs root. Where FUSE or loop is missing use 'bimetal serve' and NBD. Undone by 'bimetal detach'.
+Exit code 3: the device is there, of a cache that goes on without its fast drive.")]
 pub struct AttachArguments {
     #[command(flatten)]
     volume: VolumeArgument,
@@ -58,6 +60,8 @@ struct Attached {
     direct_io: bool,
     read_only: bool,
     sector_bytes: u32,
+    /// It is a cache that goes on with its slow drive.
+    without_fast_drive: bool,
 }
 
 impl AttachArguments {
@@ -86,7 +90,7 @@ pub fn run(arguments: &AttachArguments, settings: &Settings) -> Outcome {
             (file.ok_or_else(|| Failure::failed("the server made no file"))?, true)
         }
     };
-    let device = match make_device(arguments, name, &file) {
+    let device = match make_device(arguments, &selection, &file) {
         Ok(device) => device,
         Err(failure) => {
             if started {
@@ -95,8 +99,17 @@ pub fn run(arguments: &AttachArguments, settings: &Settings) -> Outcome {
             return Err(failure);
         }
     };
-    settings.output.show("attach", &device, |attached| attached.device.display().to_string())?;
-    Ok(Exit::Done)
+    show(settings, &selection, &device)
+}
+
+/// Prints the device, and says beside it what is not well.
+fn show(settings: &Settings, selection: &Selection, attached: &Attached) -> Outcome {
+    settings.output.show("attach", attached, |attached| attached.device.display().to_string())?;
+    if !attached.without_fast_drive {
+        return Ok(Exit::Done);
+    }
+    eprintln!("bimetal: {}", alone::warning(selection));
+    Ok(Exit::Degraded)
 }
 
 /// The device of the kernel's ublk driver, of a server that runs or of a new one.
@@ -129,11 +142,16 @@ fn attach_ublk(arguments: &AttachArguments, settings: &Settings, selection: &Sel
         ))
         .hint(format!("to attach it otherwise: 'bimetal detach {name}' first")));
     }
-    let name = name.to_string();
-    let attached =
-        Attached { name, device, file: None, direct_io: true, read_only, sector_bytes: 512 };
-    settings.output.show("attach", &attached, |attached| attached.device.display().to_string())?;
-    Ok(Exit::Done)
+    let attached = Attached {
+        name: name.to_string(),
+        device,
+        file: None,
+        direct_io: true,
+        read_only,
+        sector_bytes: 512,
+        without_fast_drive: alone::is_alone(selection),
+    };
+    show(settings, selection, &attached)
 }
 
 /// The file of a server that runs already.
@@ -148,9 +166,11 @@ fn file_of(server: &ServerRecord, selection: &Selection) -> Result<PathBuf, Fail
 /// The loop device of the file: the one that is there, or a new one.
 fn make_device(
     arguments: &AttachArguments,
-    name: &VolumeName,
+    selection: &Selection,
     file: &Path,
 ) -> Result<Attached, Failure> {
+    let name = &selection.name;
+    let without_fast_drive = alone::is_alone(selection);
     let attached = |device: PathBuf, facts: LoopFacts| Attached {
         name: name.to_string(),
         device,
@@ -158,6 +178,7 @@ fn make_device(
         direct_io: facts.direct_io,
         read_only: facts.read_only,
         sector_bytes: facts.sector_bytes,
+        without_fast_drive,
     };
     let there = loop_device::find_by_backing(file)?.into_iter();
     if let Some((device, facts)) =

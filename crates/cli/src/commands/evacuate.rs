@@ -14,7 +14,8 @@ use crate::volume_name::VolumeName;
 
 Brings everything home and leaves the cache in write-through, where both drives have everything that was
 flushed. Then end the server and take the drive away: the volume is served without it, and
-'bimetal attach-cache' gives it a new one. 'bimetal flush NAME --cancel' ends it before.")]
+'bimetal attach-cache' gives it a new one. Ctrl-C, or 'bimetal flush NAME --cancel', ends it before, and leaves
+the mode as it was.")]
 pub struct EvacuateArguments {
     /// Name of the volume, as given at 'create'
     name: VolumeName,

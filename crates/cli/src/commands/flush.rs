@@ -13,7 +13,8 @@ use crate::volume_name::VolumeName;
   bimetal flush vol0             (waits until the slow drive has everything written before)
   bimetal flush vol0 --cancel    (ends a flush or an evacuation that is under way)
 
-Clients go on meanwhile; what they write goes home at once, so that the end always comes.")]
+Clients go on meanwhile; what they write goes home at once, so that the end always comes. Ctrl-C ends it as
+--cancel does, with exit code 1; what has come home stays there.")]
 pub struct FlushArguments {
     /// Name of the volume, as given at 'create'
     name: VolumeName,

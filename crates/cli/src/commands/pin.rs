@@ -17,7 +17,8 @@ use crate::wishing::{self, Subject};
   bimetal pin vol0                               (lists what is wished for which range)
 
 Moves when clients rest, and stays over restarts until 'bimetal unpin'. What is kept are places on the
-volume: a file that is written anew elsewhere, or grows, must be pinned again.")]
+volume: a file that is written anew elsewhere, or grows, must be pinned again; of one that is removed they stay
+pinned until 'bimetal unpin NAME RANGE', as listed here, or --all.")]
 pub struct PinArguments {
     /// Name of the volume, as given at 'create'
     name: VolumeName,

@@ -90,8 +90,16 @@ fn of_file(
 ) -> Result<Subject, Failure> {
     let extents = FileFinder::new(settings).find(path, volume)?;
     if extents.pieces.is_empty() {
-        return Err(Failure::failed(format!("nothing of {} has a place on volume '{}'", path.display(), extents.volume))
-            .hint("it is empty, a hole throughout, or not written yet ('sync' gives new files their place); 'bimetal where' shows which"));
+        let (file, volume) = (path.display(), &extents.volume);
+        let failure =
+            Failure::failed(format!("nothing of {file} has a place on volume '{volume}'"));
+        let hint = match extents.unplaced.words() {
+            words if words.is_empty() => "it is empty, or a hole throughout".to_owned(),
+            words => words,
+        };
+        let advice =
+            extents.unplaced.hint(path).map_or_else(String::new, |advice| format!("; {advice}"));
+        return Err(failure.hint(hint + &advice));
     }
     let ranges = extents.pieces.iter().map(|piece| (piece.at, piece.length)).collect();
     Ok((extents.volume, Some(path.to_owned()), ranges))

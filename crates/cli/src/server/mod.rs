@@ -37,6 +37,7 @@ pub use event::Events;
 pub use nbd_address::{NbdAddress, tcp_uri, unix_uri};
 pub use record::{ServerLock, ServerRecord};
 
+use crate::alone;
 use crate::atlas;
 use crate::commands;
 use crate::failure::{Exit, Failure, OnPath, Outcome};
@@ -251,7 +252,8 @@ impl Server {
         })
     }
 
-    /// Opens the control socket: `status`, `lost`, `set`, `where`, `warm`, `why`, `trace` and `stop`.
+    /// Opens the control socket: `status`, `lost`, `set`, `home`, `wish`, `where`, `heat`, `warm`, `why`, `trace` and
+    /// `stop`.
     fn open_control(
         self: &Rc<Server>,
         kernel: &Kernel,
@@ -284,6 +286,7 @@ impl Server {
                     }
                     ("wish", Some(server)) => server.wish(&request).await,
                     ("where", Some(server)) => atlas::answer(&server.engine, &request),
+                    ("heat", Some(server)) => atlas::answer_heat(&server.engine, &request),
                     ("warm", Some(server)) => atlas::warm(&server.engine, &request).await,
                     ("why", Some(server)) => opinions::answer(&server.engine, &request),
                     ("trace", Some(server)) => server.record(&request),
@@ -444,9 +447,7 @@ impl Server {
             eprintln!("bimetal: 'bimetal lost {name}' lists what cannot be read");
         }
         if self.engine.status().alone {
-            eprintln!(
-                "bimetal: '{name}' goes on without its fast drive: everything is on the slow one"
-            );
+            eprintln!("bimetal: {}", alone::warning(selection));
         }
         let (engine, volume) = (self.engine.clone(), name.clone());
         self.io.spawn(async move {

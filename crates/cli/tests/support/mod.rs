@@ -338,8 +338,13 @@ pub struct Mount {
 impl Mount {
     /// Mounts `device` at `dir` (made when missing).
     pub fn new(device: &Path, dir: PathBuf) -> Mount {
+        Mount::with(device, dir, "defaults")
+    }
+
+    /// The same with options.
+    pub fn with(device: &Path, dir: PathBuf, options: &str) -> Mount {
         std::fs::create_dir_all(&dir).unwrap();
-        must(tool("mount").arg(device).arg(&dir));
+        must(tool("mount").arg("-o").arg(options).arg(device).arg(&dir));
         Mount { dir }
     }
 
