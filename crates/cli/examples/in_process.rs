@@ -2,9 +2,9 @@
 //! engine itself costs. Both go through the same seam and the same ring. fio's own io_uring engine, with registered
 //! buffers and files, takes its turns at the same file where it is installed: what the file gives without a line of ours.
 //!
-//!     cargo run --release -p bimetal --example in_process -- DIRECTORY [SECONDS_PER_STEP] [--json]
+//!     cargo run --release -p bimetal --example in_process -- DIRECTORY [SECONDS_PER_STEP] [--json] [--all]
 //!
-//! Rows are medians of three interleaved repetitions. The span (1 GiB) lies on the fast drive and
+//! `--all` takes more depths, and reads and writes mixed. Rows are medians of three interleaved repetitions. The span (1 GiB) lies on the fast drive and
 //! has been written before, so that reads are fast-drive hits and the file system allocates nothing.
 
 use std::cell::Cell;
@@ -26,9 +26,18 @@ struct Step {
     name: &'static str,
     bytes: usize,
     depth: u64,
-    write: bool,
+    writes: Writes,
     random: bool,
     flush: bool,
+}
+
+/// Which of the requests are writes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Writes {
+    None,
+    All,
+    /// Three for seven reads.
+    Some,
 }
 
 const STEPS: [Step; 11] = [
@@ -45,8 +54,20 @@ const STEPS: [Step; 11] = [
     step("1M sequential write, depth 4", MIB, 4, true, false),
 ];
 
+/// With `--all`.
+const MORE_STEPS: [Step; 7] = [
+    step("4K random read, depth 8", 4 * KIB, 8, false, true),
+    step("4K random read, depth 128", 4 * KIB, 128, false, true),
+    step("4K random write, depth 8", 4 * KIB, 8, true, true),
+    step("4K random write, depth 128", 4 * KIB, 128, true, true),
+    Step { writes: Writes::Some, ..step("4K 70 % reads, depth 1", 4 * KIB, 1, false, true) },
+    Step { writes: Writes::Some, ..step("4K 70 % reads, depth 32", 4 * KIB, 32, false, true) },
+    Step { flush: true, ..step("4K write + flush, depth 8", 4 * KIB, 8, true, true) },
+];
+
 const fn step(name: &'static str, bytes: u64, depth: u64, write: bool, random: bool) -> Step {
-    Step { name, bytes: bytes as usize, depth, write, random, flush: false }
+    let writes = if write { Writes::All } else { Writes::None };
+    Step { name, bytes: bytes as usize, depth, writes, random, flush: false }
 }
 
 /// What is measured: the same calls on the engine or on a bare device.
@@ -92,7 +113,8 @@ struct Rates {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let json = arguments.iter().any(|argument| argument == "--json");
+    let has = |option: &str| arguments.iter().any(|argument| argument == option);
+    let (json, all) = (has("--json"), has("--all"));
     let mut plain = arguments.iter().filter(|argument| !argument.starts_with("--"));
     let directory = PathBuf::from(plain.next().ok_or("usage: in_process DIRECTORY [SECONDS]")?);
     let seconds: f64 = plain.next().map_or(Ok(3.0), |text| text.parse())?;
@@ -103,7 +125,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let raw_path = directory.join("in-process-raw.img");
     let raw = open_file(&kernel, &raw_path, SPAN_BYTES)?;
     let with_fio = Command::new("fio").arg("--version").output().is_ok();
-    let mut rows: Vec<(Step, Rates)> = STEPS.iter().map(|step| (*step, Rates::default())).collect();
+    let more: &[Step] = if all { &MORE_STEPS } else { &[] };
+    let steps = STEPS.iter().chain(more);
+    let mut rows: Vec<(Step, Rates)> = steps.map(|step| (*step, Rates::default())).collect();
     let volume_status = io.block_on(async {
         let options = CreateOptions { landing_bytes: Some(128 * MIB), ..CreateOptions::new("b") };
         create(&io, &fast, &slow, options, &|_, _| ()).await?;
@@ -171,8 +195,13 @@ async fn measure(
             let mut buf = io2.pool().take(step.bytes);
             while io2.now_ns() < end_ns {
                 let slot = if step.random { draw(&random) } else { next.replace(next.get() + 1) };
+                let write = match step.writes {
+                    Writes::None => false,
+                    Writes::All => true,
+                    Writes::Some => draw(&random) % 10 < 3,
+                };
                 let (back, outcome) =
-                    target.transfer(step.write, slot % slots * step.bytes as u64, buf).await;
+                    target.transfer(write, slot % slots * step.bytes as u64, buf).await;
                 buf = back;
                 let outcome = match outcome {
                     Ok(()) if step.flush => target.flush().await,
@@ -198,18 +227,20 @@ async fn measure(
 
 /// The same by fio, which has the file for itself meanwhile.
 fn fio(path: &Path, step: Step, seconds: f64) -> Result<Rate, Box<dyn std::error::Error>> {
-    let kind = match (step.random, step.write) {
-        (true, false) => "randread",
-        (true, true) => "randwrite",
-        (false, false) => "read",
-        (false, true) => "write",
+    let kind = match (step.random, step.writes) {
+        (true, Writes::None) => "randread",
+        (true, Writes::All) => "randwrite",
+        (_, Writes::Some) => "randrw",
+        (false, Writes::None) => "read",
+        (false, Writes::All) => "write",
     };
-    // A flush after each write stops the whole job: as many jobs as there are writes at a time.
+    // With more than one under way a job's flush does not wait for the write before it: as many jobs as there are
+    // clients, as each waits for its own here.
     let (jobs, depth) = if step.flush { (step.depth, 1) } else { (1, step.depth) };
     let output = Command::new("fio")
         .args(["--name=raw", "--ioengine=io_uring", "--direct=1", "--registerfiles", "--fixedbufs"])
         .args(["--norandommap", "--randrepeat=0", "--time_based", "--group_reporting"])
-        .args(["--output-format=json", "--thread", "--allow_file_create=0"])
+        .args(["--output-format=json", "--thread", "--allow_file_create=0", "--rwmixread=70"])
         .arg(format!("--filename={}", path.display()))
         .arg(format!("--size={SPAN_BYTES}"))
         .arg(format!("--runtime={}ms", (seconds * 1e3) as u64))
@@ -222,11 +253,13 @@ fn fio(path: &Path, step: Step, seconds: f64) -> Result<Rate, Box<dyn std::error
     }
     let report: serde_json::Value = serde_json::from_slice(&output.stdout)?;
     let job = &report["jobs"][0];
-    let side = &job[if step.write { "write" } else { "read" }];
     let number = |value: &serde_json::Value| value.as_f64().ok_or("fio: a number is missing");
-    let (per_second, count) = (number(&side["iops"])?, number(&side["total_ios"])?);
+    // What a job does not do counts nothing.
+    let both =
+        |name: &str| Ok::<f64, &str>(number(&job["read"][name])? + number(&job["write"][name])?);
+    let (per_second, count) = (both("iops")?, both("total_ios")?);
     let busy = (number(&job["usr_cpu"])? + number(&job["sys_cpu"])?) / 100.0;
-    let wall_s = number(&side["runtime"])? / 1e3;
+    let wall_s = number(&job["read"]["runtime"])?.max(number(&job["write"]["runtime"])?) / 1e3;
     Ok(Rate { per_second, cpu_us: busy * wall_s * jobs as f64 * 1e6 / count })
 }
 

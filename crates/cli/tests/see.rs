@@ -396,9 +396,10 @@ fn a_file_is_brought_to_the_fast_drive_when_asked_for() {
     assert!(extents.len() >= 40 && extents.iter().all(|extent| extent["home"] == "fast"), "{why}");
     assert!(extents.iter().any(|extent| extent["verdict"].is_string()), "{why}");
     place.bimetal(&["why", "v", "0"]).expect(0, &[]);
-    place.bimetal(&["pin", "mnt/film"]).expect(0, &[]);
-    place.bimetal(&["why", "mnt/film"]).expect(0, &["WISHED", "pinned"]);
-    place.bimetal(&["unpin", "mnt/film"]).expect(0, &[]);
+    place.bimetal(&["pin", "v", "mnt/film"]).expect(0, &[]);
+    let why = place.bimetal(&["why", "mnt/film"]);
+    assert!(why.code == 0 && why.out.contains("WISHED") && why.out.contains("pinned"), "{why:#?}");
+    place.bimetal(&["unpin", "v", "mnt/film"]).expect(0, &[]);
     fs::write(mount.dir.join("empty"), "").unwrap();
     place.bimetal(&["why", "mnt/empty"]).expect(1, &["nothing of mnt/empty has a place"]);
     place.bimetal(&["why", "v", "9T"]).expect(2, &["ends before"]);

@@ -1,6 +1,8 @@
 //! The doors at which servers are compared, and who takes part at each.
 
 use std::fmt;
+use std::net::SocketAddr;
+use std::path::Path;
 
 use clap::ValueEnum;
 
@@ -15,6 +17,8 @@ const VHOST_BLOCK_BYTES_MAX: u64 = 128 << 10;
 pub enum Door {
     /// A unix socket.
     Nbd,
+    /// The same over TCP, within this machine.
+    NbdTcp,
     /// One large file, opened past the page cache.
     Fuse,
     /// Queues in memory that is shared with a guest.
@@ -39,6 +43,9 @@ impl Door {
                 Kind::Nbdkit,
                 Kind::Qemu,
             ],
+            Door::NbdTcp => {
+                &[Kind::Bimetal, Kind::NbdkitNoCache, Kind::QemuNoCache, Kind::QemuStorage]
+            }
             Door::Fuse | Door::VhostUser => &[Kind::Bimetal, Kind::QemuStorage],
             Door::PacedDisk => &[Kind::Bimetal, Kind::QemuNoCache],
             Door::Memory => &[Kind::Bimetal, Kind::DoorAlone, Kind::NbdkitMemory],
@@ -52,7 +59,7 @@ impl Door {
         }
         match self {
             Door::Nbd | Door::PacedDisk => true,
-            Door::Fuse => step.client == Client::Fio,
+            Door::NbdTcp | Door::Fuse => step.client == Client::Fio,
             Door::VhostUser => {
                 step.client == Client::Fio
                     && step.jobs == 1
@@ -63,12 +70,19 @@ impl Door {
             Door::Memory => step.client == Client::Lean || step.depth == 1 && !step.flush,
         }
     }
+
+    /// The address at `entrance`, where that is none in the file system.
+    pub fn address(self, entrance: &Path) -> Option<SocketAddr> {
+        let text = (self == Door::NbdTcp).then(|| entrance.to_str()).flatten()?;
+        Some(text.parse().expect("made of an address"))
+    }
 }
 
 impl fmt::Display for Door {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.pad(match self {
             Door::Nbd => "NBD",
+            Door::NbdTcp => "NBD over TCP",
             Door::Fuse => "FUSE",
             Door::VhostUser => "vhost-user",
             Door::PacedDisk => "a paced disk",

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::File;
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -60,6 +61,7 @@ pub fn of(kind: Kind, door: Door, files: &Backing, clients: &Clients) -> Result<
     let entrance = match door {
         Door::Fuse if kind.ours() => files.beside_sockets(&format!("{label}.mnt")).join(&label),
         Door::Fuse => files.beside_sockets(&format!("{label}.file")),
+        Door::NbdTcp => free_address()?.to_string().into(),
         _ => files.beside_sockets(&format!("{label}.sock")),
     };
     let command = match kind {
@@ -79,20 +81,20 @@ pub fn of(kind: Kind, door: Door, files: &Backing, clients: &Clients) -> Result<
             volume.served(files, bimetal, door, &entrance)?
         }
         Kind::QemuStorage => qemu_storage(&backing, door, &entrance)?,
-        Kind::Nbdkit => nbdkit(&backing, &entrance, &[]),
-        Kind::NbdkitNoCache => nbdkit(&backing, &entrance, &["cache=none"]),
+        Kind::Nbdkit => nbdkit(&backing, door, &entrance, &[]),
+        Kind::NbdkitNoCache => nbdkit(&backing, door, &entrance, &["cache=none"]),
         Kind::DoorAlone => {
             let mut command = ends_with_us(&clients.door_alone().display().to_string());
             command.arg(&entrance).arg(SPAN_BYTES.to_string());
             command
         }
         Kind::NbdkitMemory => {
-            let mut command = nbdkit_of("memory", &entrance);
+            let mut command = nbdkit_of("memory", door, &entrance);
             command.arg(SPAN_BYTES.to_string());
             command
         }
-        Kind::Qemu => qemu(&backing, &entrance, &[]),
-        Kind::QemuNoCache => qemu(&backing, &entrance, &["--cache=none", "--aio=io_uring"]),
+        Kind::Qemu => qemu(&backing, door, &entrance, &[]),
+        Kind::QemuNoCache => qemu(&backing, door, &entrance, &["--cache=none", "--aio=io_uring"]),
     };
     Ok(Launch { label, command, entrance, backing, disk })
 }
@@ -138,6 +140,7 @@ impl Volume<'_> {
             Door::Nbd | Door::PacedDisk | Door::Memory => {
                 serve.arg("--nbd").arg(format!("unix:{}", entrance.display()))
             }
+            Door::NbdTcp => serve.arg("--nbd").arg(format!("tcp:{}", entrance.display())),
             Door::Fuse => serve.arg("--fuse").args(entrance.parent()),
             Door::VhostUser => serve.arg("--vhost-user").arg(entrance),
         };
@@ -154,8 +157,12 @@ fn qemu_storage(backing: &Path, door: Door, entrance: &Path) -> Result<Command> 
     let mut command = ends_with_us("qemu-storage-daemon");
     command.args(["--blockdev", &node]);
     let export = match door {
-        Door::Nbd | Door::PacedDisk | Door::Memory => {
-            let server = format!("addr.type=unix,addr.path={place},max-connections=0");
+        Door::Nbd | Door::NbdTcp | Door::PacedDisk | Door::Memory => {
+            let address = match door.address(entrance) {
+                Some(tcp) => format!("inet,addr.host={},addr.port={}", tcp.ip(), tcp.port()),
+                None => format!("unix,addr.path={place}"),
+            };
+            let server = format!("addr.type={address},max-connections=0");
             command.args(["--nbd-server", &server]);
             "type=nbd,id=it,node-name=it,name=,writable=on".to_owned()
         }
@@ -173,23 +180,42 @@ fn qemu_storage(backing: &Path, door: Door, entrance: &Path) -> Result<Command> 
     Ok(command)
 }
 
-fn nbdkit(backing: &Path, socket: &Path, more: &[&str]) -> Command {
-    let mut command = nbdkit_of("file", socket);
+fn nbdkit(backing: &Path, door: Door, entrance: &Path, more: &[&str]) -> Command {
+    let mut command = nbdkit_of("file", door, entrance);
     command.arg(backing).args(more);
     command
 }
 
-fn nbdkit_of(plugin: &str, socket: &Path) -> Command {
+fn nbdkit_of(plugin: &str, door: Door, entrance: &Path) -> Command {
     let mut command = Command::new("nbdkit");
-    command.args(["--foreground", "--exit-with-parent", "--unix"]).arg(socket).arg(plugin);
+    command.args(["--foreground", "--exit-with-parent"]);
+    match door.address(entrance) {
+        Some(tcp) => {
+            command.args(["--ipaddr", &tcp.ip().to_string(), "--port"]).arg(tcp.port().to_string())
+        }
+        None => command.arg("--unix").arg(entrance),
+    };
+    command.arg(plugin);
     command
 }
 
-fn qemu(backing: &Path, socket: &Path, more: &[&str]) -> Command {
+fn qemu(backing: &Path, door: Door, entrance: &Path, more: &[&str]) -> Command {
     let mut command = ends_with_us("qemu-nbd");
     command.args(["--persistent", "--format=raw", "--shared=0"]).args(more);
-    command.arg("--socket").arg(socket).arg(backing);
+    match door.address(entrance) {
+        Some(tcp) => {
+            command.args(["--bind", &tcp.ip().to_string(), "--port"]).arg(tcp.port().to_string())
+        }
+        None => command.arg("--socket").arg(entrance),
+    };
+    command.arg(backing);
     command
+}
+
+/// One of this machine's that nobody listens at now.
+fn free_address() -> Result<SocketAddr> {
+    let listener = TcpListener::bind("127.0.0.1:0").context("looking for a free port")?;
+    Ok(listener.local_addr()?)
 }
 
 /// A server that knows no option for it: the kernel ends it with this program, whatever ends that.

@@ -142,9 +142,10 @@ impl Clients {
     }
 
     /// The table of the engine called in process beside raw operations, as JSON.
-    pub fn in_process(&self, directory: &Path) -> Result<Value> {
+    pub fn in_process(&self, directory: &Path, all: bool) -> Result<Value> {
         let mut command = Command::new(self.release.join("examples/in_process"));
-        command.arg(directory).arg(self.seconds.to_string()).arg("--json");
+        command.arg(directory).arg((self.seconds / 2.0).to_string()).arg("--json");
+        command.args(all.then_some("--all"));
         let text = output(&mut command)?;
         serde_json::from_str(&text).with_context(|| format!("in_process said: {text}"))
     }
@@ -177,6 +178,10 @@ fn fio(server: &Server, more: &[String]) -> Result<Value> {
         Door::Fuse => {
             let file = format!("--filename={}", server.entrance.display());
             fio_with(["--ioengine=io_uring", "--direct=1", &file], more)
+        }
+        Door::NbdTcp => {
+            let uri = format!("--uri=nbd://{}", server.entrance.display());
+            fio_with(["--ioengine=nbd", "--thread", &uri], more)
         }
         Door::Nbd | Door::VhostUser | Door::PacedDisk | Door::Memory => {
             fio_on(&server.entrance, more)

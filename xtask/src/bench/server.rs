@@ -3,6 +3,7 @@
 //! A server that is dropped is ended by its process id; nothing outlives a run that fails.
 
 use std::fs::{self, File};
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -123,6 +124,10 @@ impl Server {
 
     fn is_open(&self) -> bool {
         match self.door {
+            Door::NbdTcp => {
+                let address = self.door.address(&self.entrance);
+                address.is_some_and(|address| TcpStream::connect(address).is_ok())
+            }
             Door::Nbd | Door::VhostUser | Door::PacedDisk | Door::Memory => {
                 UnixStream::connect(&self.entrance).is_ok()
             }

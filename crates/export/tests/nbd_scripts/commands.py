@@ -85,7 +85,7 @@ fails(errno.ENOSPC, h.pwrite, b"z" * 512, size)
 fails(errno.ENOSPC, h.pwrite, b"z" * 65536, size - 512)
 # More than a socket holds: an answer that came before all of it was sent would end libnbd's connection.
 fails(errno.ENOSPC, h.pwrite, b"z" * (8 << 20), size - 512)
-fails(errno.EINVAL, h.pwrite, b"z" * ((8 << 20) + 1), 0)
+fails(errno.EINVAL, h.pwrite, b"z" * ((4 << 20) + 1), 0)
 fails(errno.EINVAL, h.pwrite, b"z" * 100, 0)
 fails(errno.EINVAL, h.trim, 4096, size)
 fails(errno.EINVAL, h.cache, 4096, size - 512)
