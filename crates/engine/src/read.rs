@@ -359,7 +359,7 @@ async fn all_ended(
 /// What there is of a part when it has ended.
 ///
 /// What few requests wait for is in boxes of its own here and below: each request is moved as a whole some five
-/// times before it waits, and would be four times as large with all that might become of it.
+/// times before it waits, and would be twice as large with all that might become of it.
 async fn ended(
     shared: &Rc<Shared>,
     submitted: Submitted,
