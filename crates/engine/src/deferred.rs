@@ -28,6 +28,7 @@ impl State {
     /// Says that what was appended so far includes a client's change of so many bytes, made now.
     pub fn note_client(&mut self, now_ns: u64, bytes: u64) -> Alarm {
         self.log.note_client();
+        self.lull.landed(now_ns);
         let end = self.log.end();
         self.exposure.note(end, now_ns, bytes)
     }

@@ -27,7 +27,7 @@ const IDLE_NS: u64 = 100 * MILLISECOND_NS;
 /// No client request for so long: the slow drive is made to vouch for what it has. Much longer than
 /// file systems wait between commits, each of which would then have to mark its regions anew.
 const VOUCH_IDLE_NS: u64 = 8 * SECOND_NS;
-/// From this fill on the log is destaged whether clients are busy or not.
+/// From this fill on the log is destaged whether clients are busy or not; slowly while none of them writes (`lull.rs`).
 const FILL_BUSY: f64 = 0.5;
 /// Dead records worth a checkpoint when clients are busy: a sixteenth of the ring.
 const RECLAIM_SHARE: u64 = 16;
@@ -163,7 +163,7 @@ pub(crate) async fn run(shared: Rc<Shared>) {
 /// Says what the slow drive is used for, in case it sleeps.
 fn note_use(shared: &Shared, work: Work, now_ns: u64) {
     let mut state = shared.state.borrow_mut();
-    let urgent = !state.room_line.is_empty() || state.log_fill() >= FILL_BUSY;
+    let urgent = presses(&state, now_ns);
     let cause = if urgent { WakeCause::LogFull } else { WakeCause::Upkeep };
     match work {
         Work::Destage | Work::Checkpoint | Work::Vouch => state.quiet.used(cause, now_ns),
@@ -197,9 +197,19 @@ async fn destage_politely(shared: &Rc<Shared>) -> Result<Progress, Error> {
         state.room_line.is_empty() && state.log_fill() < FILL_BUSY
     };
     shared.state.borrow_mut().courtesy.work(could_wait);
+    let begun_ns = shared.io.now_ns();
     let outcome = destage(shared).await;
-    shared.state.borrow_mut().courtesy.work(false);
+    let now_ns = shared.io.now_ns();
+    let mut state = shared.state.borrow_mut();
+    state.courtesy.work(false);
+    state.lull.emptied(now_ns, now_ns - begun_ns);
     outcome
+}
+
+/// Whether the log is to be emptied although clients are busy.
+fn presses(state: &State, now_ns: u64) -> bool {
+    let fills = state.log_fill() >= FILL_BUSY && !state.lull.lets_wait(now_ns);
+    fills || !state.room_line.is_empty()
 }
 
 /// What can be moved and costs the slow drive nothing: clean copies leave, what is staged enters, and slots come
@@ -252,7 +262,7 @@ fn choose(state: &mut State, now_ns: u64, slow_is_idle: bool, tries_moves: bool)
     let destageable = state.log.live_blocks() > state.log.lost_blocks();
     let reclaimable = oldest_live.0 - state.log.tail().0;
     let worth = state.log.ring_blocks() / RECLAIM_SHARE;
-    let urgent = !state.room_line.is_empty() || state.log_fill() >= FILL_BUSY;
+    let urgent = presses(state, now_ns);
     // Emptying the log has less to do afterwards, but must never wait for room that moves took.
     let may_move = tries_moves && state.room_line.is_empty() && state.has_room_for(MOVE_BLOCKS);
     if urgent
@@ -400,13 +410,13 @@ pub(crate) fn wake_if_needed(shared: &Shared) {
         Rest::UntilIdle => {
             let enters = state.stage.entering() > 0 && state.slots[0].free() > state.slots_kept();
             enters
-                || state.log_fill() >= FILL_BUSY
+                || presses(&state, shared.io.now_ns())
                 || state.young.len() > YOUNG_MAX
                 || inclusion::is_pressed(&state)
         }
         // What waits for the slow drive to be awake is looked at when it is.
         Rest::UntilWoken if state.quiet.waits(shared.io.now_ns()) => {
-            state.log_fill() >= FILL_BUSY
+            presses(&state, shared.io.now_ns())
                 || state.waits_for_record()
                 || state.young.len() > YOUNG_MAX
                 || inclusion::is_pressed(&state)

@@ -41,6 +41,7 @@ mod lasting_heat;
 mod line;
 mod log;
 mod loss;
+mod lull;
 mod map;
 mod map_repair;
 pub mod marks;

@@ -28,6 +28,7 @@ use crate::lasting_heat::LastingHeat;
 use crate::line::Line;
 use crate::log::Log;
 use crate::loss::{self, Loss, LossCause};
+use crate::lull::Lull;
 use crate::map::Map;
 use crate::marks::{self, Mark};
 use crate::pace::Pace;
@@ -133,6 +134,7 @@ pub(crate) struct State {
     pub quiet: Quiet,
     /// How often the background may be in the way.
     pub courtesy: Courtesy,
+    pub lull: Lull,
     /// Extents written to a fresh slot by a record that recovery would still verify by its data:
     /// their homes must not be changed in place. Extent → LSN of the record.
     pub young: FixedMap<u64, Lsn>,
@@ -230,6 +232,7 @@ impl State {
             lasting_heat: LastingHeat::default(),
             quiet: Quiet::default(),
             courtesy: Courtesy::default(),
+            lull: Lull::default(),
             young: FixedMap::default(),
             young_order: VecDeque::new(),
             destage_waits: BTreeSet::new(),

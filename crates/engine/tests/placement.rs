@@ -450,3 +450,39 @@ fn random_writes_run_at_the_fast_drive_s_rate_and_over_a_full_log_no_slower_than
         assert!(sustained >= slow_alone, "{sustained} of {slow_alone}");
     });
 }
+
+/// Random reads of the upper half of the volume, which nobody writes, for so long; their mean time (ms).
+async fn reads_for(io: &Io, engine: &Engine, seed: u64, duration_ns: u64) -> f64 {
+    let (mut random, begun_ns, mut reads) = (Random::new(seed), io.now_ns(), 0u64);
+    while io.now_ns() < begun_ns + duration_ns {
+        read(io, engine, somewhere(&mut random, 1500, 1200), 4096).await;
+        reads += 1;
+    }
+    (io.now_ns() - begun_ns) as f64 / 1e6 / reads as f64
+}
+
+#[test]
+fn who_reads_behind_a_burst_of_writes_hardly_waits_for_its_way_down() {
+    let options = CreateOptions { landing_bytes: Some(32 * MIB), ..CreateOptions::new("test") };
+    play_on(FAST_BYTES + 32 * MIB, options, |io, engine| async move {
+        let on_slow = engine.clone();
+        let write = move |at: u64, buf: Buf| {
+            let (engine, at) = (on_slow.clone(), 4000 * BYTES + at);
+            async move { engine.write(at, buf, Durability::Volatile).await.1.unwrap() }
+        };
+        let undisturbed = reads_for(&io, &engine, 1, 4 * SECOND_NS).await;
+        let log = engine.status().log;
+        random_writes(&io, 1, log.size_bytes / 4096 * 2 / 3 / 8, write.clone()).await;
+        let owed = engine.status().log.used_bytes;
+        assert!(owed > log.size_bytes * 6 / 10, "{owed} of {} are owed", log.size_bytes);
+        // So long more writes could still come.
+        reads_for(&io, &engine, 2, SECOND_NS).await;
+        let behind = reads_for(&io, &engine, 3, 4 * SECOND_NS).await;
+        let still = engine.status().log.used_bytes;
+        println!(
+            "a read takes {undisturbed:.2} ms, {behind:.2} behind a burst; owed {owed}, then {still}"
+        );
+        assert!(behind < undisturbed * 1.2, "{behind} ms, and {undisturbed} without a burst");
+        assert!(still < owed, "nothing went down meanwhile");
+    });
+}
