@@ -141,8 +141,14 @@ pub fn serve(settings: &Settings, selection: &Selection, options: &ServeOptions)
             Err(failure) => Err(failure.clone()),
         };
         record.ending = true;
-        // Only who attaches meanwhile would miss it.
-        let _ = lock.write(&record);
+        if let Err(failure) = lock.write(&record) {
+            // No reason to end otherwise than in order: only who attaches meanwhile may be misled.
+            eprintln!(
+                "bimetal: cannot say that it ends; who attaches '{}' before it has ended may be given \
+                 a device that goes away: {failure}",
+                selection.name
+            );
+        }
         // Closed in order whatever happened, so that a wrong flag does not cost a recovery.
         server.close(&mut events, selection).await?;
         if let Ok(control) = control {
