@@ -119,27 +119,21 @@ pub fn run(arguments: &SetArguments, settings: &Settings) -> Outcome {
     if let Setting::Tuning(change) = setting {
         machine_memory::verify(change)?;
     }
-    let live = match ServerRecord::serving(settings, &selection)? {
-        Some(_) => {
-            let switched = match setting {
-                Setting::Mode(mode) => homecoming::switch(settings, &selection, mode)?,
-                _ => false,
-            };
-            if !switched {
-                let request = ControlRequest::new("set").with(setting.name(), setting.value());
-                survey::ask(&settings.control_socket(&selection.name), &request)?;
-            }
-            true
-        }
-        None => {
-            at_rest::change(settings, &selection, async |_, engine| match setting {
-                Setting::Durability(mode) => engine.set_flush_mode(mode).await,
-                Setting::Mode(mode) => engine.set_cache_mode(mode).await,
-                Setting::Tuning(change) => engine.tune(change).await,
-            })?;
-            false
-        }
+    let live = ServerRecord::serving(settings, &selection)?.is_some();
+    let switched = match setting {
+        Setting::Mode(mode) => homecoming::switch(settings, &selection, live, mode)?,
+        _ => false,
     };
+    if live && !switched {
+        let request = ControlRequest::new("set").with(setting.name(), setting.value());
+        survey::ask(&settings.control_socket(&selection.name), &request)?;
+    } else if !switched {
+        at_rest::change(settings, &selection, async |_, engine| match setting {
+            Setting::Durability(mode) => engine.set_flush_mode(mode).await,
+            Setting::Mode(mode) => engine.set_cache_mode(mode).await,
+            Setting::Tuning(change) => engine.tune(change).await,
+        })?;
+    }
     let name = selection.name.to_string();
     let value_of = |name: &str| (setting.name() == name).then(|| setting.value());
     let changed = Changed {
