@@ -113,16 +113,16 @@ impl Standing {
             None => Ok(()),
         })
     }
+}
 
-    /// How it stands with one that Ctrl-C has ended.
-    fn ended_by_hand(&self, goal: Goal) -> Failure {
-        let left = human_bytes(self.dirty_bytes);
-        let state = match goal {
-            Goal::Flushed => "all else is as it was",
-            _ => "the mode is the one it was",
-        };
-        Failure::failed(format!("ended by Ctrl-C: {left} are not home, and {state}")).hint(AGAIN)
-    }
+/// How it stands with one that Ctrl-C has ended.
+fn ended_by_hand(dirty_bytes: u64, goal: Goal) -> Failure {
+    let left = human_bytes(dirty_bytes);
+    let state = match goal {
+        Goal::Flushed => "all else is as it was",
+        _ => "the mode is the one it was",
+    };
+    Failure::failed(format!("ended by Ctrl-C: {left} are not home, and {state}")).hint(AGAIN)
 }
 
 impl Homecoming {
@@ -200,11 +200,7 @@ struct Report {
 pub fn bring(settings: &Settings, command: &str, name: &VolumeName, goal: Goal) -> Outcome {
     let selection = selection::by_name(settings, name)?;
     let live = ServerRecord::serving(settings, &selection)?.is_some();
-    let brought_bytes = if live {
-        ask(settings, &selection, goal)?
-    } else {
-        bring_home_at_rest(settings, &selection, goal)?
-    };
+    let brought_bytes = reach(settings, &selection, live, goal)?;
     let report = Report { name: selection.name.to_string(), brought_bytes, live };
     settings.output.show(command, &report, |report| {
         let brought = human_bytes(report.brought_bytes);
@@ -217,16 +213,31 @@ pub fn bring(settings: &Settings, command: &str, name: &VolumeName, goal: Goal) 
     Ok(Exit::Done)
 }
 
-/// Has a server switch to a mode in which the slow drive has everything, and waits for it. `false`: to this
+/// Has the volume switch to a mode in which the slow drive has everything, and waits for it. `false`: to this
 /// mode nothing has to come home.
 pub fn switch(
     settings: &Settings,
     selection: &Selection,
+    live: bool,
     mode: CacheMode,
 ) -> Result<bool, Failure> {
     let Some(goal) = Goal::of(mode) else { return Ok(false) };
-    ask(settings, selection, goal)?;
+    reach(settings, selection, live, goal)?;
     Ok(true)
+}
+
+/// Has the server reach the goal, or does it here where there is none; gives the bytes that came home.
+fn reach(
+    settings: &Settings,
+    selection: &Selection,
+    live: bool,
+    goal: Goal,
+) -> Result<u64, Failure> {
+    if live {
+        ask(settings, selection, goal)
+    } else {
+        bring_home_at_rest(settings, selection, goal)
+    }
 }
 
 /// Ends what is under way.
@@ -303,7 +314,7 @@ fn ask(settings: &Settings, selection: &Selection, goal: Goal) -> Result<u64, Fa
         if let Some(end) = standing.end_of(begun.number) {
             bar.finish_and_clear();
             if end.is_err() && standing.number == begun.number && standing.cancelled && ends {
-                return Err(standing.ended_by_hand(goal));
+                return Err(ended_by_hand(standing.dirty_bytes, goal));
             }
             return end.map(|()| before.saturating_sub(standing.dirty_bytes));
         }
@@ -316,19 +327,27 @@ fn bring_home_at_rest(
     selection: &Selection,
     goal: Goal,
 ) -> Result<u64, Failure> {
-    let interrupt = Interrupt::listen()?;
+    let interrupt = Rc::new(Interrupt::listen()?);
     at_rest::change(settings, selection, async |io, engine| {
         let before = engine.status().dirty_bytes;
         let bar = progress::bar("bringing home");
         bar.set_length(before);
         let watched = Rc::new(Cell::new(true));
         let (watching, watcher, eye) = (watched.clone(), io.clone(), engine.clone());
+        let asked = interrupt.clone();
         io.spawn(async move {
+            let mut told = false;
             while watching.get() {
                 bar.set_position(before.saturating_sub(eye.status().dirty_bytes));
-                if interrupt.is_asked() {
+                if asked.is_asked() {
                     // The volume is closed in order then.
                     eye.cancel_homecoming();
+                    if !told {
+                        bar.suspend(|| {
+                            eprintln!("bimetal: ending it; a second Ctrl-C ends this at once")
+                        });
+                        told = true;
+                    }
                 }
                 watcher.sleep(LOOK_EVERY.as_nanos() as u64).await;
             }
@@ -336,8 +355,14 @@ fn bring_home_at_rest(
         });
         let brought = bring_home(engine, goal).await;
         watched.set(false);
-        brought.map(|()| before)
-    })
+        match brought {
+            // Something else may have ended it: a drive that failed.
+            Err(engine::Error::Unsuitable(_)) if interrupt.is_asked() => {
+                Ok(Err(ended_by_hand(engine.status().dirty_bytes, goal)))
+            }
+            brought => brought.map(|()| Ok(before)),
+        }
+    })?
 }
 
 #[cfg(test)]

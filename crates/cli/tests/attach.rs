@@ -4,8 +4,11 @@
 mod support;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use support::*;
 
 fn loops_over(place: &Place) -> usize {
@@ -229,6 +232,114 @@ fn a_failure_of_the_background_server_comes_back_to_the_caller() {
     let server = place.serve(&["w"]);
     place.bimetal(&["attach", "w"]).expect(4, &["not as a file", "--fuse"]);
     assert!(server.stop().success());
+}
+
+/// How long an attach is watched that has to wait: many times what it takes where it need not.
+const WATCHED: Duration = Duration::from_secs(1);
+
+/// An attach, seen to wait for the server of the moment.
+fn waiting_attach(place: &Place) -> Child {
+    let mut attach = place.command();
+    attach.args(["attach", "v"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut attaching = attach.spawn().unwrap();
+    std::thread::sleep(WATCHED);
+    if attaching.try_wait().unwrap().is_some() {
+        panic!("it did not wait: {:?}", attaching.wait_with_output());
+    }
+    assert_eq!(loops_over(place), 0);
+    attaching
+}
+
+/// The device that it prints at last.
+fn attached(mut attaching: Child) -> PathBuf {
+    let ended = wait(&mut attaching).expect("it ends when the server is settled");
+    let output = attaching.wait_with_output().unwrap();
+    assert!(ended.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap().trim().into()
+}
+
+#[test]
+fn an_attach_waits_for_a_server_that_is_ending_and_starts_its_own() {
+    let what = "attach while a server ends";
+    if !can_attach(what) {
+        return;
+    }
+    let place = Place::new();
+    place.create("v", "64M", "128M");
+    let mut server = place.serve_saying(&["v", "--fuse", "mnt"], "said");
+    // A file in use keeps the server from ending.
+    let used = fs::File::open(&server.uri).unwrap();
+    server.signal(Signal::TERM);
+    let said = || fs::read_to_string(place.path("said")).unwrap();
+    eventually("it ends", || said().contains("waiting to stop serving 'v'"));
+    let attaching = waiting_attach(&place);
+    drop(used);
+    assert!(wait(&mut server.child).expect("it ends").success(), "{}", said());
+    let device = attached(attaching);
+    let status = place.status("v");
+    assert_ne!(status["server"]["pid"], server.child.id(), "{status}");
+    fs::read(&device).unwrap();
+    place.bimetal(&["detach", "v"]).expect(0, &[]);
+    assert_eq!(loops_over(&place), 0);
+}
+
+/// A server stopped by a signal before it is ready.
+struct Beginning(Child);
+
+impl Beginning {
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_raw(self.0.id() as i32).unwrap(), signal).unwrap();
+    }
+
+    /// `None`: it was ready before it was stopped.
+    fn start(place: &Place) -> Option<Beginning> {
+        let mut serve = place.command();
+        serve.args(["serve", "v", "--fuse", "mnt", "--exit-with-parent"]);
+        serve.stdout(Stdio::null()).stderr(Stdio::null());
+        let mut server = Beginning(serve.spawn().unwrap());
+        let pid = u64::from(server.0.id());
+        let record = || {
+            let text = fs::read_to_string(place.path("conf/run/v.server")).unwrap_or_default();
+            serde_json::from_str::<serde_json::Value>(&text).ok().filter(|said| said["pid"] == pid)
+        };
+        while record().is_none() {
+            assert_eq!(server.0.try_wait().unwrap(), None, "it has begun");
+        }
+        server.signal(Signal::STOP);
+        // Each of its threads stops at the next chance.
+        std::thread::sleep(Duration::from_millis(50));
+        record().is_some_and(|said| said["ready"] == false).then_some(server)
+    }
+}
+
+impl Drop for Beginning {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn an_attach_waits_for_a_server_that_is_beginning_and_takes_its_file() {
+    if !can_attach("attach while a server begins") {
+        return;
+    }
+    let place = Place::new();
+    place.create("v", "64M", "128M");
+    // It takes some milliseconds from its lock to its doors; on a busy machine we may come too late.
+    let mut server = (0..50).find_map(|_| Beginning::start(&place)).expect("one in time");
+    let attaching = waiting_attach(&place);
+    server.signal(Signal::CONT);
+    let device = attached(attaching);
+    let status = place.status("v");
+    assert_eq!(status["server"]["pid"], server.0.id(), "{status}");
+    let backing =
+        must(tool("losetup").args(["--noheadings", "--output", "BACK-FILE"]).arg(&device));
+    assert_eq!(Path::new(backing.trim()), place.path("mnt/v"));
+    // The server takes the device away with its file.
+    server.signal(Signal::TERM);
+    assert!(wait(&mut server.0).expect("it stops when asked").success());
+    assert_eq!(loops_over(&place), 0);
 }
 
 #[test]

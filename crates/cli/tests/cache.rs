@@ -3,7 +3,9 @@
 mod support;
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use support::{Place, has_tools};
 
 const TOOLS: [&str; 2] = ["nbdsh", "nbdinfo"];
@@ -197,7 +199,6 @@ struct Slowed {
 
 impl Slowed {
     fn new(pid: i64) -> Slowed {
-        use rustix::process::{Pid, Signal, kill_process};
         let ends = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
         let (told, pid) = (ends.clone(), Pid::from_raw(pid as i32).unwrap());
         let slows = std::thread::spawn(move || {
@@ -243,9 +244,9 @@ fn ctrl_c_ends_what_a_flush_or_an_evacuation_has_begun() {
             .stderr(std::process::Stdio::piped())
             .spawn()
             .unwrap();
-        let pid = rustix::process::Pid::from_raw(child.id() as i32).unwrap();
+        let pid = Pid::from_raw(child.id() as i32).unwrap();
         support::eventually("something came home", || dirty() < before);
-        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+        kill_process(pid, Signal::INT).unwrap();
         let ended = child.wait_with_output().unwrap();
         drop(slowed);
         let said = String::from_utf8_lossy(&ended.stderr).into_owned();
@@ -259,4 +260,55 @@ fn ctrl_c_ends_what_a_flush_or_an_evacuation_has_begun() {
     place.bimetal(&["evacuate", "v", "--fast"]).expect(0, &[]);
     assert_eq!(place.status("v")["mode"], "writethrough");
     assert!(server.stop().success());
+}
+
+#[test]
+fn ctrl_c_ends_what_a_change_of_mode_or_a_flush_at_rest_has_begun() {
+    if !has_tools("the end of a change at rest", &TOOLS) {
+        return;
+    }
+    let place = Place::new();
+    let drives = ["--fast", "v.fast:512M", "--slow", "v.slow:1G"];
+    let words = [&["create", "v", "--class", "cache", "--mode", "writeback"][..], &drives].concat();
+    place.bimetal(&words).expect(0, &[]);
+    place.bimetal(&["set", "v", "quiet=true"]).expect(0, &[]);
+    place.serve_run("v", &fill(1));
+    // Of a sparse file: nobody else tells how far it is while the drives are in use.
+    let below = || fs::metadata(place.path("v.slow")).unwrap().blocks() * 512;
+    for (words, kept) in [
+        (&["set", "v", "mode=writethrough"][..], "the mode is the one it was"),
+        (&["set", "v", "mode=writearound"], "the mode is the one it was"),
+        (&["flush", "v"], "all else is as it was"),
+    ] {
+        let before = below();
+        let child = place
+            .command()
+            .args(words)
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let pid = Pid::from_raw(child.id() as i32).unwrap();
+        let slowed = Slowed::new(i64::from(child.id()));
+        support::eventually("something came home", || below() > before + (2 << 20));
+        kill_process(pid, Signal::INT).unwrap();
+        // Slowed to its end, and no longer than its number is its own.
+        waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT).unwrap();
+        drop(slowed);
+        let ended = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert_eq!(ended.status.code(), Some(1), "{said}");
+        assert!(said.contains("ended by Ctrl-C: ") && said.contains(kept), "{said}");
+        assert!(said.contains("ask for it again"), "{said}");
+        let status = place.status("v");
+        assert_eq!((&status["state"], &status["mode"]), (&"offline".into(), &"writeback".into()));
+    }
+    // It was closed in order each time, has everything, and comes to an end when it is let.
+    let said = place.bimetal(&["serve", "v", "--run", &verify(1)]);
+    assert!(said.code == 0 && !said.err.contains("had not been closed in order"), "{said:#?}");
+    place.bimetal(&["set", "v", "mode=writethrough"]).expect(0, &[]);
+    assert_eq!(place.status("v")["mode"], "writethrough");
+    fs::remove_file(place.path("v.fast")).unwrap();
+    let said = place.bimetal(&["serve", "v", "--run", &verify(1)]);
+    assert_eq!(said.code, 0, "{said:#?}");
 }

@@ -3,7 +3,7 @@
 mod support;
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -476,4 +476,83 @@ fn a_client_that_reconnects_sees_no_error_over_a_restart_and_a_kill() {
     }
     writeln!(orders, "quit").unwrap();
     assert!(client.wait().unwrap().success());
+}
+
+#[test]
+fn a_server_whose_only_door_is_unmounted_by_somebody_ends_in_order() {
+    let what = "a file that is unmounted by somebody";
+    if !can_attach(what) || !has_tools(what, &["umount"]) {
+        return;
+    }
+    let place = Place::new();
+    place.create("v", "64M", "128M");
+    let unmount = || must(tool("umount").arg(place.path("mnt")));
+    let said = || fs::read_to_string(place.path("said")).unwrap();
+    let data = pattern(5, 1 << 20);
+    let mut server = place.serve_saying(&["v", "--fuse", "mnt"], "said");
+    let mut file = fs::OpenOptions::new().write(true).open(&server.uri).unwrap();
+    file.write_all(&data).unwrap();
+    drop(file);
+    unmount();
+    let ended = wait(&mut server.child).expect("it ends by itself");
+    assert!(ended.success(), "{}", said());
+    assert!(said().contains("mnt/v is not mounted any more"), "{}", said());
+    assert!(said().contains("nobody can reach the volume any more: closing it"), "{}", said());
+    assert_eq!(place.status("v")["state"], "offline");
+
+    // Beside another door it goes on, and what it was closed with is there.
+    let doors = ["v", "--fuse", "mnt", "--vhost-user", "v.vhost"];
+    let mut server = place.serve_saying(&doors, "said");
+    assert!(!said().contains("had not been closed in order"), "{}", said());
+    let mut found = vec![0; data.len()];
+    fs::File::open(place.path("mnt/v")).unwrap().read_exact(&mut found).unwrap();
+    assert!(found == data, "what was written is lost");
+    unmount();
+    eventually("it notices", || said().contains("is not mounted any more"));
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(server.child.try_wait().unwrap(), None, "{}", said());
+    assert_eq!(place.status("v")["server"]["pid"], server.child.id());
+    assert!(!said().contains("closing it"), "{}", said());
+    assert!(server.stop().success());
+    // And so it does for a command that it runs, whose end is its own.
+    let script = "umount mnt && sleep 1 && exit 7";
+    let said = place.bimetal(&["serve", "v", "--fuse", "mnt", "--run", script]);
+    said.expect(7, &["is not mounted any more"]);
+}
+
+/// A file that nobody may change, root included, until this is dropped.
+struct Immutable<'a>(&'a Path);
+
+impl Immutable<'_> {
+    fn new(path: &Path) -> Option<Immutable<'_>> {
+        run(tool("chattr").arg("+i").arg(path)).status.success().then_some(Immutable(path))
+    }
+}
+
+impl Drop for Immutable<'_> {
+    fn drop(&mut self) {
+        let _ = run(tool("chattr").arg("-i").arg(self.0));
+    }
+}
+
+#[test]
+fn a_server_that_cannot_write_that_it_ends_says_so_and_ends_in_order() {
+    let what = "a server's record that cannot be written";
+    if !has_tools(what, &["chattr"]) {
+        return;
+    }
+    let place = Place::new();
+    place.create("v", "64M", "128M");
+    let server = place.serve_saying(&["v"], "said");
+    let record = place.path("conf/run/v.server");
+    let Some(immutable) = Immutable::new(&record) else {
+        skip(what, "chattr +i does not work here: it needs root and a file system that knows it");
+        return;
+    };
+    assert!(server.stop().success());
+    drop(immutable);
+    let said = fs::read_to_string(place.path("said")).unwrap();
+    assert!(said.contains("cannot say that it ends") && said.contains("v.server"), "{said}");
+    let again = place.bimetal(&["serve", "v", "--run", "true"]);
+    assert!(again.code == 0 && !again.err.contains("had not been closed in order"), "{again:#?}");
 }

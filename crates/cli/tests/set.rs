@@ -2,6 +2,9 @@
 
 mod support;
 
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+
 use support::Place;
 
 fn durability(place: &Place) -> serde_json::Value {
@@ -86,4 +89,31 @@ fn a_stage_that_the_machine_has_no_memory_for_is_refused() {
     place.bimetal(&["set", "v", "stage=1024G"]).expect(2, &["half of this machine's memory"]);
     let said = place.bimetal(&["set", "v", "stage=67108864"]);
     assert_eq!(said.expect(0, &[]).out, "volume 'v': stage 64M\n");
+}
+
+#[test]
+fn a_server_refuses_such_a_stage_whoever_asks_it() {
+    let place = Place::new();
+    place.create("v", "64M", "128M");
+    place.bimetal(&["set", "v", "stage=32M"]).expect(0, &[]);
+    let server = place.serve(&["v"]);
+    let most = || place.status("v")["policy"]["stage_bytes_max"].clone();
+    // Not our command, which looks at the machine's memory itself.
+    let mut control = UnixStream::connect(place.path("conf/run/v.ctl")).unwrap();
+    let mut said = BufReader::new(control.try_clone().unwrap());
+    let mut ask = |stage: &str| {
+        writeln!(control, "{}", serde_json::json!({"command": "set", "stage": stage})).unwrap();
+        let mut line = String::new();
+        said.read_line(&mut line).unwrap();
+        serde_json::from_str::<serde_json::Value>(&line).unwrap()
+    };
+    let refused = ask("1024G");
+    let (error, text) = (&refused["error"], refused.to_string());
+    assert_eq!((&refused["ok"], &error["code"]), (&false.into(), &"bad_setting".into()), "{text}");
+    assert!(text.contains("stage=1024G is more than half of this machine's memory"), "{text}");
+    assert!(error["hint"].as_str().is_some_and(|hint| hint.contains("at most")), "{text}");
+    assert_eq!(most(), 32 << 20);
+    assert_eq!(ask("64M")["ok"], true);
+    assert_eq!(most(), 64 << 20);
+    assert!(server.stop().success());
 }

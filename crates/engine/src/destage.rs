@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use io::Buf;
-use policy::Occasion;
+use policy::{Occasion, Verdict};
 
 use crate::address::{BLOCK_BYTES, BlockId, ExtentId, Home, Lsn, Tier};
 use crate::canary::canary;
@@ -579,6 +579,11 @@ fn settle(shared: &Shared, jobs: &[Job], done: &[bool], before: Lsn) {
         let lsn = state.log.append_entry(shared.io.pool(), &entry);
         if residence != mapping.residence() {
             state.replace_home(extent, residence, lsn);
+        }
+        // The mover would have, and counted it, but for these blocks in the log.
+        let given_up = mapping.is_clean() && residence.home == mapping.original();
+        if given_up && state.bad_copies.remove(&extent) {
+            state.placer.heat.overrule(extent, Verdict::BadCopy);
         }
         state.map.mark_moving(extent, false);
         let mut left = false;

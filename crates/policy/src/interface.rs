@@ -108,19 +108,21 @@ pub trait Policy {
     }
 
     /// What clients do.
-    fn observe(&mut self, touch: &Touch);
+    fn observe(&mut self, _touch: &Touch) {}
 
     /// Whether the extent may go to the fast drive. When none of its slots is free, with the one
-    /// to leave for it.
+    /// to leave for it. Who does not say lets nothing in: nothing was shown to be worth it.
     ///
     /// # Errors
     /// Why not.
     fn admit(
         &mut self,
-        extent: ExtentId,
-        occasion: Occasion,
-        fast: &dyn FastDrive,
-    ) -> Result<Option<ExtentId>, Refusal>;
+        _extent: ExtentId,
+        _occasion: Occasion,
+        _fast: &dyn FastDrive,
+    ) -> Result<Option<ExtentId>, Refusal> {
+        Err(Refusal::NoEvidence)
+    }
 
     /// A read of the slow drive that had it for itself took so long.
     fn took(&mut self, _what: Measured, _taken_ms: f64) {}

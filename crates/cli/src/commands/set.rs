@@ -5,11 +5,10 @@ use std::str::FromStr;
 use clap::Args;
 use engine::{CacheMode, FlushMode, TuningChange};
 use export::control::ControlRequest;
-use io::units::human_bytes;
 use serde::Serialize;
 
 use crate::at_rest;
-use crate::failure::{Exit, Failure, Outcome};
+use crate::failure::{Exit, Outcome};
 use crate::homecoming;
 use crate::machine_memory;
 use crate::selection;
@@ -113,54 +112,28 @@ struct Changed {
     live: bool,
 }
 
-/// Of the machine's memory, so much at most may be set aside for what was read: programs and the system's own
-/// cache need the rest.
-const STAGE_SHARE: u64 = 2;
-
-/// Refuses what the machine could never give: it would not fail now, but when so much has been read.
-fn verify_memory(setting: Setting) -> Result<(), Failure> {
-    let Setting::Tuning(TuningChange::Stage(Some(bytes))) = setting else { return Ok(()) };
-    let Some(memory) = machine_memory::total_bytes() else { return Ok(()) };
-    if bytes <= memory / STAGE_SHARE {
-        return Ok(());
-    }
-    Err(Failure::usage(format!(
-        "stage={} is more than half of this machine's memory, which has {}",
-        setting.value(),
-        human_bytes(memory)
-    ))
-    .hint(format!(
-        "at most {}; 'stage=default' is seldom too little",
-        human_bytes(memory / STAGE_SHARE)
-    )))
-}
-
 /// Runs the command.
 pub fn run(arguments: &SetArguments, settings: &Settings) -> Outcome {
     let selection = selection::by_name(settings, &arguments.name)?;
     let setting = arguments.setting;
-    verify_memory(setting)?;
-    let live = match ServerRecord::serving(settings, &selection)? {
-        Some(_) => {
-            let switched = match setting {
-                Setting::Mode(mode) => homecoming::switch(settings, &selection, mode)?,
-                _ => false,
-            };
-            if !switched {
-                let request = ControlRequest::new("set").with(setting.name(), setting.value());
-                survey::ask(&settings.control_socket(&selection.name), &request)?;
-            }
-            true
-        }
-        None => {
-            at_rest::change(settings, &selection, async |_, engine| match setting {
-                Setting::Durability(mode) => engine.set_flush_mode(mode).await,
-                Setting::Mode(mode) => engine.set_cache_mode(mode).await,
-                Setting::Tuning(change) => engine.tune(change).await,
-            })?;
-            false
-        }
+    if let Setting::Tuning(change) = setting {
+        machine_memory::verify(change)?;
+    }
+    let live = ServerRecord::serving(settings, &selection)?.is_some();
+    let switched = match setting {
+        Setting::Mode(mode) => homecoming::switch(settings, &selection, live, mode)?,
+        _ => false,
     };
+    if live && !switched {
+        let request = ControlRequest::new("set").with(setting.name(), setting.value());
+        survey::ask(&settings.control_socket(&selection.name), &request)?;
+    } else if !switched {
+        at_rest::change(settings, &selection, async |_, engine| match setting {
+            Setting::Durability(mode) => engine.set_flush_mode(mode).await,
+            Setting::Mode(mode) => engine.set_cache_mode(mode).await,
+            Setting::Tuning(change) => engine.tune(change).await,
+        })?;
+    }
     let name = selection.name.to_string();
     let value_of = |name: &str| (setting.name() == name).then(|| setting.value());
     let changed = Changed {

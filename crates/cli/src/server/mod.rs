@@ -22,7 +22,7 @@ use std::task::Poll;
 
 use engine::{CacheMode, Engine, FlushMode, Member, OpenOptions, TuningChange, Wish};
 use export::Metered;
-use export::control::{self, ControlReply, ControlRequest, ControlServer};
+use export::control::{self, ControlReply, ControlRequest, ControlServer, Refusal};
 use export::nbd::NbdOptions;
 use io::units::{MILLISECOND_NS, SECOND_NS, human_bytes};
 use io::{Io, Sender, Volume};
@@ -42,6 +42,7 @@ use crate::atlas;
 use crate::commands;
 use crate::failure::{Exit, Failure, OnPath, Outcome};
 use crate::homecoming::Homecoming;
+use crate::machine_memory;
 use crate::opinions;
 use crate::selection::Selection;
 use crate::settings::Settings;
@@ -141,8 +142,14 @@ pub fn serve(settings: &Settings, selection: &Selection, options: &ServeOptions)
             Err(failure) => Err(failure.clone()),
         };
         record.ending = true;
-        // Only who attaches meanwhile would miss it.
-        let _ = lock.write(&record);
+        if let Err(failure) = lock.write(&record) {
+            // No reason to end otherwise than in order: only who attaches meanwhile may be misled.
+            eprintln!(
+                "bimetal: cannot say that it ends; who attaches '{}' before it has ended may be given \
+                 a device that goes away: {failure}",
+                selection.name
+            );
+        }
         // Closed in order whatever happened, so that a wrong flag does not cost a recovery.
         server.close(&mut events, selection).await?;
         if let Ok(control) = control {
@@ -376,7 +383,11 @@ impl Server {
                         let why = format!("no write_behind while {BEHIND_REFUSED}");
                         return ControlReply::failed("refused", why);
                     }
-                    Some(Ok(change)) => self.engine.tune(change).await,
+                    // Whoever speaks to the socket need not be our command, which looks before it asks.
+                    Some(Ok(change)) => match machine_memory::verify(change) {
+                        Ok(()) => self.engine.tune(change).await,
+                        Err(failure) => return refused("bad_setting", failure),
+                    },
                     Some(Err(refusal)) => return ControlReply::failed("bad_setting", refusal),
                     None => return ControlReply::failed("bad_setting", "no such setting"),
                 }
@@ -570,6 +581,12 @@ impl Server {
             self.io.sleep(BUSY_PAUSE_NS).await;
         }
     }
+}
+
+/// A failure as the control socket tells it.
+fn refused(code: &str, failure: Failure) -> ControlReply {
+    let Failure { message, hint, .. } = failure;
+    ControlReply::Failed(Refusal { code: code.to_owned(), message, hint })
 }
 
 /// Why writes acknowledged from memory do not go with some doors.

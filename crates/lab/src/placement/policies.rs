@@ -27,18 +27,7 @@ use policy::{FastDrive, Occasion, Policy, Refusal, Touch};
 /// No placement at all: the log alone, or not even that.
 pub struct Nothing;
 
-impl Policy for Nothing {
-    fn observe(&mut self, _: &Touch) {}
-
-    fn admit(
-        &mut self,
-        _: Extent,
-        _: Occasion,
-        _: &dyn FastDrive,
-    ) -> Result<Option<Extent>, Refusal> {
-        Err(Refusal::NoEvidence)
-    }
-}
+impl Policy for Nothing {}
 
 impl Contender for Nothing {
     fn name(&self) -> &'static str {

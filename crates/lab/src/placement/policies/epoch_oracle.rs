@@ -2,9 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{
-    Contender, Extent, FastDrive, Ground, Moment, Occasion, Policy, Refusal, Touch, costs,
-};
+use super::{Contender, Extent, FastDrive, Ground, Moment, Policy, costs};
 use crate::trace::Event;
 
 /// Epochs of a trace.
@@ -42,18 +40,7 @@ impl EpochOracle {
     }
 }
 
-impl Policy for EpochOracle {
-    fn observe(&mut self, _: &Touch) {}
-
-    fn admit(
-        &mut self,
-        _: Extent,
-        _: Occasion,
-        _: &dyn FastDrive,
-    ) -> Result<Option<Extent>, Refusal> {
-        Err(Refusal::NoEvidence)
-    }
-}
+impl Policy for EpochOracle {}
 
 impl Contender for EpochOracle {
     fn name(&self) -> &'static str {

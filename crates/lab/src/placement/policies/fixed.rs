@@ -1,7 +1,7 @@
 //! The best fixed set in hindsight: what a person who knew the future would have put on the fast
 //! drive and left there.
 
-use super::{Contender, Extent, FastDrive, Ground, Occasion, Policy, Refusal, Touch, costs};
+use super::{Contender, Extent, Ground, Policy, costs};
 use crate::placement::replay::{Setup, replay};
 use crate::trace::Event;
 
@@ -37,18 +37,7 @@ impl Fixed {
     }
 }
 
-impl Policy for Fixed {
-    fn observe(&mut self, _: &Touch) {}
-
-    fn admit(
-        &mut self,
-        _: Extent,
-        _: Occasion,
-        _: &dyn FastDrive,
-    ) -> Result<Option<Extent>, Refusal> {
-        Err(Refusal::NoEvidence)
-    }
-}
+impl Policy for Fixed {}
 
 impl Contender for Fixed {
     fn name(&self) -> &'static str {

@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use super::{Contender, Extent, FastDrive, Ground, Heat, Moment, Occasion, Policy, Refusal, Touch};
+use super::{Contender, Extent, FastDrive, Ground, Heat, Moment, Occasion, Policy, Touch};
 
 /// Extents that may wait, as in the engine.
 const CANDIDATES_MAX: usize = 1 << 16;
@@ -43,15 +43,6 @@ impl Policy for Fusion {
         if is_new && self.candidates.len() < CANDIDATES_MAX {
             self.candidates.push_back(touch.extent);
         }
-    }
-
-    fn admit(
-        &mut self,
-        _: Extent,
-        _: Occasion,
-        _: &dyn FastDrive,
-    ) -> Result<Option<Extent>, Refusal> {
-        Err(Refusal::NoEvidence)
     }
 }
 
