@@ -1,9 +1,9 @@
 # A hybrid of emulated drives in a guest, beside the kernel's caches: 'bimetal lab run caches' with fio.
 #
-# The drives are twins that bimetal serves in the guest, reached through the kernel's NBD client. The guest has one
-# processor whose clock counts an instruction as a nanosecond and jumps ahead when there is nothing to do: so minutes of
-# waiting for a disk take seconds, and a busy machine changes nothing. What an SSD does is limited by that processor, which
-# does the drives' work, too.
+# The drives are twins that bimetal serves in the guest as ublk devices. The guest has one processor whose clock counts
+# an instruction as a nanosecond and jumps ahead when there is nothing to do: so minutes of waiting for a disk take
+# seconds, and a busy machine changes nothing. What an SSD does is limited by that processor, which does the drives' work,
+# too: through ublk a request costs it a third of what it does through the kernel's NBD client.
 
 caches_modules() {
     guest_modules=()
@@ -12,7 +12,7 @@ caches_modules() {
     for module in dax libcrc32c crc64; do
         [ -n "$(find "$modules" -name "$module.ko.xz")" ] && guest_modules+=("$module")
     done
-    guest_modules+=(nbd ublk_drv dm-mod dm-bio-prison dm-bufio dm-persistent-data dm-cache dm-cache-smq dm-writecache bcache)
+    guest_modules+=(ublk_drv dm-mod dm-bio-prison dm-bufio dm-persistent-data dm-cache dm-cache-smq dm-writecache bcache)
 }
 
 caches_script() {
@@ -21,19 +21,27 @@ caches_script() {
 for module in $modules; do insmod /lib/modules/$module.ko || finish FAILED "insmod $module"; done
 # The one of busybox knows less than the one that was brought.
 rm /bin/setpriv
-ip link set lo up
 ulimit -l unlimited
-serve_twin() {
-    bimetal twin serve $1 --nbd unix:/run/$1.sock >/tmp/$1.log 2>&1 &
-    for n in $(seq 60); do [ -S /run/$1.sock ] && break; sleep 1; done
-    nbd-client -unix /run/$1.sock /dev/$2 >/tmp/$2.log 2>&1 || { cat /tmp/$1.log /tmp/$2.log; finish FAILED nbd-client; }
-    echo $3 >/sys/block/$2/queue/rotational
+# Waits until a server has said which device it made: $device.
+device_of() {
+    for n in $(seq 60); do
+        device=$(grep -o '/dev/ublkb[0-9]*' $1 | head -1)
+        [ -b "$device" ] && return
+        sleep 1
+    done
+    cat $1
+    finish FAILED "no device from ${1##*/}"
 }
-sectors() { cat /sys/block/$1/size; }
-serve_twin emulated-disk nbd0 1
-serve_twin emulated-ssd nbd1 0
-disk=/dev/nbd0
-ssd=/dev/nbd1
+serve_twin() {
+    bimetal twin serve $1 --ublk >/tmp/$1.log 2>&1 &
+    device_of /tmp/$1.log
+    [ $(cat /sys/block/${device#/dev/}/queue/rotational) = $2 ] || finish FAILED "$1 is of the wrong kind"
+}
+sectors() { cat /sys/block/${1#/dev/}/size; }
+serve_twin emulated-disk 1
+disk=$device
+serve_twin emulated-ssd 0
+ssd=$device
 case $who in
 disk) device=$disk ;;
 bimetal*)
@@ -42,20 +50,20 @@ bimetal*)
     set -- --fast $ssd --slow $disk --class $class
     [ $class = cache ] && set -- "$@" --mode writeback
     bimetal --config-dir /tmp/conf create vol "$@" >/tmp/create.log 2>&1 || { cat /tmp/create.log; finish FAILED create; }
-    bimetal --config-dir /tmp/conf serve vol --ublk >/tmp/server.log 2>&1 &
-    device=/dev/ublkb0
+    bimetal --config-dir /tmp/conf serve vol --ublk --print-uri >/tmp/server.log 2>&1 &
+    device_of /tmp/server.log
     ;;
 dm-cache)
     # Metadata of 16 MiB on the SSD, and blocks of 64 KiB.
     metadata=32768
     dmsetup create metadata --table "0 $metadata linear $ssd 0" &&
-        dmsetup create fast --table "0 $(($(sectors nbd1) - metadata)) linear $ssd $metadata" || finish FAILED dmsetup
+        dmsetup create fast --table "0 $(($(sectors $ssd) - metadata)) linear $ssd $metadata" || finish FAILED dmsetup
     dd if=/dev/zero of=/dev/dm-0 bs=4k count=1 oflag=direct 2>/dev/null
-    dmsetup create it --table "0 $(sectors nbd0) cache /dev/dm-0 /dev/dm-1 $disk 128 1 writeback smq 0" || finish FAILED dmsetup
+    dmsetup create it --table "0 $(sectors $disk) cache /dev/dm-0 /dev/dm-1 $disk 128 1 writeback smq 0" || finish FAILED dmsetup
     device=/dev/dm-2
     ;;
 dm-writecache)
-    dmsetup create it --table "0 $(sectors nbd0) writecache s $disk $ssd 4096 0" || finish FAILED dmsetup
+    dmsetup create it --table "0 $(sectors $disk) writecache s $disk $ssd 4096 0" || finish FAILED dmsetup
     device=/dev/dm-0
     ;;
 bcache*)
@@ -85,8 +93,8 @@ INIT
 
 caches() {
     local who=$1 name=caches-$1 program programs=()
-    for program in fio setpriv nbd-client dmsetup make-bcache; do
-        need $program "fio nbd-client dmsetup bcache-tools"
+    for program in fio setpriv dmsetup make-bcache; do
+        need $program "fio util-linux dmsetup bcache-tools"
         programs+=("$(PATH="$PATH:/usr/sbin:/sbin" command -v $program)")
     done
     caches_modules

@@ -95,6 +95,61 @@ bimetal detach guest 2>/tmp/detach.log
 umount /mnt
 bimetal detach guest >/tmp/detach.log 2>&1 || { cat /tmp/detach.log; finish FAILED detach; }
 [ ! -b "$device" ] || finish FAILED "$device stays"
+# A twin as a device ends with its server: told to while somebody uses it, told twice, and killed.
+serve_twin() {
+    command bimetal twin serve wd5002abys --scale 1/64 --ublk >/tmp/twin.log 2>&1 &
+    server=$!
+    tries=0
+    until [ -b "$(tail -1 /tmp/twin.log)" ]; do
+        tries=$((tries + 1))
+        [ $tries -lt 60 ] || { cat /tmp/twin.log; finish FAILED "no device of a twin"; }
+        sleep 1
+    done
+    twin=$(tail -1 /tmp/twin.log)
+}
+is_gone() {
+    tries=0
+    while [ -b $twin ]; do
+        tries=$((tries + 1))
+        [ $tries -lt 60 ] || { cat /tmp/twin.log; finish FAILED "the device of a twin stays $1"; }
+        sleep 1
+    done
+}
+is_awaited() {
+    tries=0
+    until grep -q "waiting to take $twin away" /tmp/twin.log; do
+        tries=$((tries + 1))
+        [ $tries -lt 60 ] || { cat /tmp/twin.log; finish FAILED "a twin in use is not waited for"; }
+        sleep 1
+    done
+}
+serve_twin
+[ "$(cat /sys/block/${twin#/dev/}/queue/rotational)" = 1 ] || finish FAILED "the twin of a disk does not turn"
+[ "$(cat /sys/block/${twin#/dev/}/queue/write_cache)" = "write back" ] || finish FAILED "the twin has no cache"
+dd if=/tmp/raw of=$twin bs=64k seek=64 count=16 oflag=direct conv=fsync 2>/dev/null || finish FAILED "write to a twin"
+dd if=$twin of=/tmp/part bs=64k skip=64 count=16 iflag=direct 2>/dev/null
+dd if=/tmp/raw of=/tmp/same bs=64k count=16 2>/dev/null
+cmp /tmp/part /tmp/same || finish FAILED "the twin gives something else back"
+exec 9<>$twin
+kill $server
+is_awaited
+dd bs=4k count=1 of=/dev/null <&9 2>/dev/null || finish FAILED "a twin that is waited for does not answer"
+exec 9>&-
+is_gone "when nobody uses it any more"
+wait $server || finish FAILED "a twin that was told to end says $?"
+serve_twin
+exec 9<>$twin
+kill $server
+is_awaited
+kill $server
+is_gone "when told twice"
+wait $server
+[ $? = 1 ] || finish FAILED "a twin that was told twice ends well"
+exec 9>&-
+serve_twin
+kill -9 $server
+is_gone "when its server was killed"
+echo "TWIN ENDED"
 bimetal check guest >/tmp/check.log 2>&1 || { cat /tmp/check.log; finish FAILED "the volume is damaged"; }
 INIT
 }

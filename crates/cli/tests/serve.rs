@@ -175,6 +175,23 @@ fn a_kernel_without_ublk_is_said_and_the_volume_stays_whole() {
 }
 
 #[test]
+fn a_twin_wants_a_door_and_says_what_one_as_a_device_needs() {
+    let place = Place::new();
+    let serve = ["twin", "serve", "wd5002abys"];
+    place.bimetal(&serve).expect(2, &["--nbd <ADDRESS>", "--ublk"]);
+    let remote = ["--nbd", "tcp:0.0.0.0:0"];
+    place.bimetal(&[&serve[..], &remote].concat()).expect(4, &["this machine only"]);
+    if std::path::Path::new("/dev/ublk-control").exists() {
+        skip("a kernel without ublk", "this one has it");
+        return;
+    }
+    place.bimetal(&[&serve[..], &["--ublk"]].concat()).expect(1, &["modprobe ublk_drv"]);
+    let both = ["--ublk", "--nbd", "unix:twin.sock"];
+    place.bimetal(&[&serve[..], &both].concat()).expect(1, &["modprobe ublk_drv"]);
+    assert!(!place.path("twin.sock").exists());
+}
+
+#[test]
 fn plain_tcp_beyond_this_machine_must_be_asked_for_by_name() {
     let place = Place::new();
     place.create("vol0", "256M", "1G");

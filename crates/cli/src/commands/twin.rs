@@ -20,6 +20,7 @@ pub use fit::text as fitted_text;
   bimetal twin list
   bimetal twin show wd5002abys                 (its numbers, and where each is from)
   bimetal twin serve wd5002abys,cache=off --nbd unix:/tmp/twin.sock --scale 1/64
+  bimetal twin serve wd5002abys --ublk         (as a block device, /dev/ublkbN)
   bimetal twin fit --from sdb.json --out sdb.toml    (of what 'bimetal probe' measured)
 
 A condition may follow the name: cache=on, cache=off, fresh, used. A name with a slash or ending in .toml is

@@ -72,7 +72,7 @@ impl TlsOptions {
 }
 
 /// Keeps this process able to answer the kernel when memory is short.
-fn become_io_flusher() {
+pub fn become_io_flusher() {
     if let Err(error) = fuse::become_io_flusher() {
         eprintln!("bimetal: {error}; under memory pressure the kernel may wait for us");
     }
@@ -208,7 +208,7 @@ impl Doors {
         if options.ublk {
             become_io_flusher();
             let mark = mark_of(volume.volume());
-            let ublk_options = UblkOptions { mark, rotational };
+            let ublk_options = UblkOptions { mark: Some(mark), rotational };
             let door = UblkDoor::open(io.clone(), volume, ublk_options).await?;
             if door.recovered() {
                 let device = door.path().display();

@@ -30,10 +30,9 @@ use listenfd::ListenFd;
 use sd_notify::NotifyState;
 use uring::{Access, Kernel, KernelOptions};
 
-pub use doors::{DoorOptions, TlsOptions};
+pub use doors::{DoorOptions, TlsOptions, become_io_flusher};
 use doors::{Doors, Served};
-use event::Event;
-pub use event::Events;
+pub use event::{Event, Events};
 pub use nbd_address::{NbdAddress, tcp_uri, unix_uri};
 pub use record::{ServerLock, ServerRecord};
 
@@ -51,7 +50,7 @@ use crate::volume_status::{ServerStatus, VolumeStatus};
 use crate::wishing::wished;
 
 /// How often a file that is in use is looked at again while stopping.
-const BUSY_PAUSE_NS: u64 = 300 * MILLISECOND_NS;
+pub const BUSY_PAUSE_NS: u64 = 300 * MILLISECOND_NS;
 
 /// How a volume is served.
 #[derive(Debug, Clone, Default)]
@@ -632,13 +631,13 @@ fn refusal(error: &engine::Error, name: &VolumeName) -> Failure {
 
 /// Which of two futures ended first.
 #[derive(Debug, PartialEq, Eq)]
-enum First {
+pub enum First {
     One,
     Other,
 }
 
 /// Waits for the first of two futures to end and drops the other.
-async fn first_of(one: impl Future<Output = ()>, other: impl Future<Output = ()>) -> First {
+pub async fn first_of(one: impl Future<Output = ()>, other: impl Future<Output = ()>) -> First {
     let mut one = pin!(one);
     let mut other = pin!(other);
     poll_fn(|context| {

@@ -24,8 +24,11 @@ const PAUSE: Duration = Duration::from_millis(20);
 const ANY_DEVICE: u32 = u32::MAX;
 const NO_QUEUE: u16 = u16::MAX;
 
-/// What a device must be able to do.
-const FEATURES: u64 = feature::USER_COPY | feature::RECOVERY | feature::RECOVERY_REISSUE;
+/// What a device must be able to do, of a volume that outlives its server: requests wait for the next one.
+pub(super) const LASTING: u64 = PASSING | feature::RECOVERY | feature::RECOVERY_REISSUE;
+
+/// And of any other: when its server has died, the driver ends it with errors.
+pub(super) const PASSING: u64 = feature::USER_COPY;
 
 /// The control device.
 pub(super) struct Control {
@@ -62,13 +65,14 @@ impl Control {
         Ok(Control { ring, file })
     }
 
-    /// Makes a device.
+    /// Makes a device that can do what `info` asks for at least.
     pub(super) fn add(&mut self, info: &mut DeviceInfo) -> Result<(), IoError> {
         info.id = ANY_DEVICE;
+        let wanted = info.features;
         // The driver takes away what it does not know.
-        info.features = FEATURES | feature::LENDS;
+        info.features |= feature::LENDS;
         self.command(control::ADD, ANY_DEVICE, With::Info(info), "making a device")?;
-        if info.features & FEATURES == FEATURES {
+        if info.features & wanted == wanted {
             return Ok(());
         }
         self.delete(info.id)?;

@@ -7,6 +7,8 @@
 //!
 //! * [`UblkDoor::open`] takes over the device that an earlier server has left, or makes one.
 //! * [`UblkDoor::shutdown`] takes the device away if nobody uses it, else leaves it.
+//! * A volume that is gone with its server has a device without a mark: no server takes that over,
+//!   and it ends with its own, however that ends.
 //!
 //! Needs root, Linux 6.5 or newer with `ublk_drv`, and io_uring.
 
@@ -46,8 +48,9 @@ const APPEAR_PATIENCE: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone)]
 pub struct UblkOptions {
     /// What the device of this volume is found by after its server has died: unique to the volume.
-    /// The lowest bit does not count.
-    pub mark: u64,
+    /// The lowest bit does not count. `None`: the content does not outlive the server, so the device
+    /// does not either, and whoever still uses it gets errors instead of another content.
+    pub mark: Option<u64>,
     /// Tell the kernel that seeks are expensive.
     pub rotational: bool,
 }
@@ -57,6 +60,8 @@ pub struct UblkDoor {
     id: u32,
     path: PathBuf,
     recovered: bool,
+    /// It may wait for a next server.
+    lasts: bool,
     crowd: Rc<Crowd>,
 }
 
@@ -82,9 +87,12 @@ impl UblkDoor {
     ) -> Result<UblkDoor, IoError> {
         let info = volume.info();
         // A disk stays what it was made as: the next server must be of the same mind.
-        let mark = options.mark & !uapi::MARK_READ_ONLY
-            | if info.read_only { uapi::MARK_READ_ONLY } else { 0 };
-        let left = aside(move || Control::open()?.left_behind(mark)).await?;
+        let read_only = if info.read_only { uapi::MARK_READ_ONLY } else { 0 };
+        let mark = options.mark.map(|mark| mark & !uapi::MARK_READ_ONLY | read_only);
+        let left = match mark {
+            Some(mark) => aside(move || Control::open()?.left_behind(mark)).await?,
+            None => None,
+        };
         let device = match left {
             Some(device) => device,
             None => {
@@ -108,7 +116,8 @@ impl UblkDoor {
         match UblkDoor::serve(io, volume, device, recovered).await {
             Ok(crowd) => {
                 let path = PathBuf::from(format!("/dev/ublkb{id}"));
-                let door = UblkDoor { id, path: path.clone(), recovered, crowd };
+                let lasts = mark.is_some();
+                let door = UblkDoor { id, path: path.clone(), recovered, lasts, crowd };
                 if let Err(error) = aside(move || await_path(&path)).await {
                     door.give_up().await?;
                     return Err(error);
@@ -174,13 +183,23 @@ impl UblkDoor {
         self.recovered
     }
 
-    /// Ends requests under way, and takes the device away unless somebody uses it.
+    /// Whether somebody uses the device. To ask may make the kernel read from it, so requests must be
+    /// served meanwhile.
+    ///
+    /// # Errors
+    /// The thread that asks could not end.
+    pub async fn is_used(&self) -> Result<bool, IoError> {
+        let path = self.path.clone();
+        aside(move || Ok(is_used(&path))).await
+    }
+
+    /// Ends requests under way, and takes the device away unless somebody uses it. One without a mark
+    /// is taken away in any case: whoever uses it gets errors.
     ///
     /// # Errors
     /// The kernel does not let go of it.
     pub async fn shutdown(&self) -> Result<Ended, IoError> {
-        let path = self.path.clone();
-        if aside(move || Ok(is_used(&path))).await? {
+        if self.lasts && self.is_used().await? {
             self.crowd.leave().await;
             return Ok(Ended::Left);
         }
@@ -222,13 +241,15 @@ pub async fn serve_file<V: Volume>(
     Ok(())
 }
 
-fn describe_device(mark: u64) -> DeviceInfo {
+fn describe_device(mark: Option<u64>) -> DeviceInfo {
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     DeviceInfo {
         queues: processors.min(QUEUES_MAX) as u16,
         queue_depth: QUEUE_DEPTH,
         request_bytes_max: REQUEST_BYTES_MAX,
-        mark,
+        features: if mark.is_some() { control::LASTING } else { control::PASSING },
+        // Of a volume's device by a chance of one in 2^63.
+        mark: mark.unwrap_or(0),
         ..DeviceInfo::default()
     }
 }

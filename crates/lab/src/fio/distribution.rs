@@ -3,7 +3,7 @@
 //! Zipf and Pareto are drawn exactly as fio 3 draws them (lib/zipf.c, after Gray et al., *Quickly
 //! Generating Billion-Record Synthetic Databases*, 1994), with its scattering of ranks over the
 //! target and its bound on how many terms of the zeta sum are added up, so that the same theta
-//! concentrates as much. A uniform job visits each block once before it visits one again, as fio's
+//! concentrates as much; a center puts the hot blocks where fio has them, too. A uniform job visits each block once before it visits one again, as fio's
 //! random map makes it, but by a permutation that needs no memory.
 
 use twin::{Random, mix};
@@ -21,32 +21,72 @@ pub enum Distribution {
     /// Every block alike.
     Uniform,
     /// Rank r is drawn in proportion to r^-theta.
-    Zipf(f64),
-    /// A share h of the draws goes to a share 1-h of the blocks, and again inside them.
-    Pareto(f64),
+    Zipf {
+        /// Above 0, not 1.
+        theta: f64,
+        /// Where the hottest is.
+        center: Center,
+    },
+    /// A share 1-h of the draws goes to a share h of the blocks, and again inside them.
+    Pareto {
+        /// That share, between 0 and 1.
+        power: f64,
+        /// Where the hottest is.
+        center: Center,
+    },
     /// Zones in order: hundredths of the draws, hundredths of the target.
     Zoned(Vec<(u64, u64)>),
 }
 
+/// Where the hottest block is, from 0 to 1 of the target; the others are as far from it as ever. `None`: drawn, so that
+/// jobs with different seeds have different hot blocks.
+pub type Center = Option<f64>;
+
 impl Distribution {
     pub(super) fn parse(text: &str) -> Result<Distribution, String> {
         let (name, rest) = text.split_once(':').unwrap_or((text, ""));
-        let number = |default: f64, what: &str, good: fn(f64) -> bool| {
-            let value = if rest.is_empty() { Ok(default) } else { rest.parse() };
-            value.ok().filter(|value| good(*value)).ok_or_else(|| format!("'{rest}' is not {what}"))
-        };
         match name {
             "random" if rest.is_empty() => Ok(Distribution::Uniform),
-            "zipf" => number(1.1, "a theta above 0 other than 1", |v| v > 0.0 && v != 1.0)
-                .map(Distribution::Zipf),
-            "pareto" => number(0.2, "a power between 0 and 1", |v| v > 0.0 && v < 1.0)
-                .map(Distribution::Pareto),
+            "zipf" => {
+                let good = |theta| theta > 0.0 && theta != 1.0;
+                let (theta, center) = centered(rest, 1.1, "a theta above 0 other than 1", good)?;
+                Ok(Distribution::Zipf { theta, center })
+            }
+            "pareto" => {
+                let good = |power| power > 0.0 && power < 1.0;
+                let (power, center) = centered(rest, 0.2, "a power between 0 and 1", good)?;
+                Ok(Distribution::Pareto { power, center })
+            }
             "zoned" if !rest.contains(',') => zones(rest).map(Distribution::Zoned),
             _ => Err(format!(
-                "'{text}' is not known (random, zipf:THETA, pareto:POWER, zoned:ACCESS/SIZE:…)"
+                "'{text}' is not known (random, zipf:THETA[:CENTER], pareto:POWER[:CENTER], zoned:ACCESS/SIZE:…)"
             )),
         }
     }
+}
+
+/// A number and a center behind it, of which either may be left out from the end.
+fn centered(
+    text: &str,
+    default: f64,
+    what: &str,
+    good: fn(f64) -> bool,
+) -> Result<(f64, Center), String> {
+    if text.is_empty() {
+        return Ok((default, None));
+    }
+    let (number, center) = match text.split_once(':') {
+        Some((number, center)) => (number, Some(center)),
+        None => (text, None),
+    };
+    let parse = |text: &str, what: &str, good: fn(f64) -> bool| {
+        let value = text.parse().ok().filter(|value| good(*value));
+        value.ok_or_else(|| format!("'{text}' is not {what}"))
+    };
+    let number = parse(number, what, good)?;
+    let inside = |center| (0.0..=1.0).contains(&center);
+    let center = center.map(|center| parse(center, "a center from 0 to 1", inside)).transpose()?;
+    Ok((number, center))
 }
 
 fn zones(text: &str) -> Result<Vec<(u64, u64)>, String> {
@@ -75,12 +115,12 @@ pub(super) enum Drawer {
     },
     Zipf {
         blocks: u64,
-        shift: u64,
+        shift: Shift,
         zipf: Zipf,
     },
     Pareto {
         blocks: u64,
-        shift: u64,
+        shift: Shift,
         power: f64,
     },
     Zoned {
@@ -93,28 +133,35 @@ impl Drawer {
     /// `once`: each block is visited before one is visited again, where the distribution is even.
     pub fn new(what: &Distribution, blocks: u64, once: bool, random: &mut Random) -> Drawer {
         let blocks = blocks.max(1);
-        let shift = random.below(blocks);
+        let drawn = random.below(blocks);
+        let shift = |center: Center| match center {
+            Some(center) => Shift::Given((blocks as f64 * center) as u64),
+            None => Shift::Drawn(drawn),
+        };
         match what {
             Distribution::Uniform if once => Drawer::Once(Permutation::new(blocks, random.bits())),
             Distribution::Uniform => Drawer::Uniform { blocks },
-            Distribution::Zipf(theta) => {
-                Drawer::Zipf { blocks, shift, zipf: Zipf::new(blocks, *theta) }
+            Distribution::Zipf { theta, center } => {
+                Drawer::Zipf { blocks, shift: shift(*center), zipf: Zipf::new(blocks, *theta) }
             }
-            Distribution::Pareto(h) => {
-                Drawer::Pareto { blocks, shift, power: h.ln() / (1.0 - h).ln() }
+            Distribution::Pareto { power, center } => {
+                let power = power.ln() / (1.0 - power).ln();
+                Drawer::Pareto { blocks, shift: shift(*center), power }
             }
             Distribution::Zoned(zones) => Drawer::Zoned { blocks, zones: zones.clone() },
         }
     }
 
-    /// The same distribution with its hot places elsewhere: what another copy of the job draws.
+    /// The same distribution with its hot places elsewhere, unless they have a center: what another copy of the job draws.
     /// (Adding up zeta takes a moment, so it is done once.)
     pub fn elsewhere(&self, random: &mut Random) -> Drawer {
         let mut other = self.clone();
         match &mut other {
             Drawer::Once(permutation) => permutation.restart(random.bits()),
             Drawer::Zipf { blocks, shift, .. } | Drawer::Pareto { blocks, shift, .. } => {
-                *shift = random.below(*blocks);
+                if let Shift::Drawn(drawn) = shift {
+                    *drawn = random.below(*blocks);
+                }
             }
             Drawer::Uniform { .. } | Drawer::Zoned { .. } => {}
         }
@@ -155,7 +202,15 @@ fn unit(random: &mut Random) -> f64 {
     (random.bits() >> 32) as f64 / 4_294_967_296.0
 }
 
-fn scatter(rank: u64, shift: u64, blocks: u64) -> u64 {
+/// How far the ranks are moved, and so the place of the hottest.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Shift {
+    Drawn(u64),
+    Given(u64),
+}
+
+fn scatter(rank: u64, shift: Shift, blocks: u64) -> u64 {
+    let (Shift::Drawn(shift) | Shift::Given(shift)) = shift;
     (rank.wrapping_mul(GOLDEN_RATIO_64).wrapping_add(shift)) % blocks
 }
 
@@ -258,7 +313,7 @@ mod tests {
 
     #[test]
     fn zipf_concentrates_as_its_theta_says() {
-        let drawn = draws(&Distribution::Zipf(1.2), 10_000, 100_000);
+        let drawn = draws(&Distribution::Zipf { theta: 1.2, center: None }, 10_000, 100_000);
         let mut counts = std::collections::HashMap::new();
         drawn.iter().for_each(|block| *counts.entry(*block).or_insert(0u64) += 1);
         let mut counts: Vec<u64> = counts.into_values().collect();
@@ -271,6 +326,54 @@ mod tests {
         assert!((counts[1] as f64 / second - 1.0).abs() < 0.05, "{} of {second}", counts[1]);
     }
 
+    /// The blocks by how often they were drawn, from the hottest.
+    fn hottest(drawn: &[u64], count: usize) -> Vec<u64> {
+        let mut counts = std::collections::HashMap::new();
+        drawn.iter().for_each(|block| *counts.entry(*block).or_insert(0u64) += 1);
+        let mut blocks: Vec<u64> = counts.keys().copied().collect();
+        blocks.sort_unstable_by_key(|block| std::cmp::Reverse(counts[block]));
+        blocks.truncate(count);
+        blocks
+    }
+
+    #[test]
+    fn a_center_puts_the_hot_blocks_where_fio_has_them_whatever_the_seed() {
+        // As 204,800 requests of fio 3.33 had them, on 64 MiB in blocks of 4 KiB.
+        let zipf = Distribution::Zipf { theta: 1.2, center: Some(0.3) };
+        let pareto = Distribution::Pareto { power: 0.2, center: Some(0.7) };
+        let all: [(&Distribution, [u64; 5]); 2] = [
+            (&zipf, [4915, 5918, 6921, 7924, 8927]),
+            (&pareto, [11468, 12471, 13474, 14477, 15480]),
+        ];
+        for (what, want) in all {
+            let drawn = [1, 2].map(|seed| {
+                let mut random = Random::new(seed);
+                let mut drawer = Drawer::new(what, 16_384, false, &mut random);
+                (0..204_800).map(|_| drawer.draw(&mut random)).collect::<Vec<_>>()
+            });
+            assert_eq!([hottest(&drawn[0], 5), hottest(&drawn[1], 5)], [want, want]);
+            assert_ne!(drawn[0][..100], drawn[1][..100]);
+        }
+    }
+
+    #[test]
+    fn another_copy_of_a_job_keeps_a_center_and_draws_its_own_hot_block_without_one() {
+        let places = |center| {
+            let mut random = Random::new(7);
+            let what = Distribution::Zipf { theta: 1.5, center };
+            let first = Drawer::new(&what, 1 << 20, false, &mut random);
+            let both = [first.elsewhere(&mut random), first];
+            both.map(|mut drawer| {
+                let drawn: Vec<u64> = (0..1000).map(|_| drawer.draw(&mut random)).collect();
+                hottest(&drawn, 1)[0]
+            })
+        };
+        assert_eq!(places(Some(1.0)), [0, 0]);
+        assert_eq!(places(Some(0.5)), [1 << 19, 1 << 19]);
+        let [one, other] = places(None);
+        assert_ne!(one, other);
+    }
+
     #[test]
     fn the_other_distributions_stay_inside_and_lean_where_they_should() {
         let near = |what: &Distribution, from: u64, to: u64| {
@@ -280,7 +383,7 @@ mod tests {
         };
         let zoned = near(&Distribution::Zoned(vec![(60, 10), (40, 90)]), 0, 100);
         assert!((5800..6200).contains(&zoned), "{zoned}");
-        let pareto = draws(&Distribution::Pareto(0.2), 1000, 10_000);
+        let pareto = draws(&Distribution::Pareto { power: 0.2, center: None }, 1000, 10_000);
         let mut counts = vec![0u64; 1000];
         pareto.iter().for_each(|block| counts[*block as usize] += 1);
         counts.sort_unstable_by(|one, other| other.cmp(one));
@@ -291,7 +394,13 @@ mod tests {
 
     #[test]
     fn only_known_distributions_are_taken() {
-        assert_eq!(Distribution::parse("zipf:1.2"), Ok(Distribution::Zipf(1.2)));
+        let zipf = |theta, center| Ok(Distribution::Zipf { theta, center });
+        let pareto = |power, center| Ok(Distribution::Pareto { power, center });
+        assert_eq!(Distribution::parse("zipf"), zipf(1.1, None));
+        assert_eq!(Distribution::parse("zipf:1.2"), zipf(1.2, None));
+        assert_eq!(Distribution::parse("zipf:1.2:0.25"), zipf(1.2, Some(0.25)));
+        assert_eq!(Distribution::parse("pareto:0.3"), pareto(0.3, None));
+        assert_eq!(Distribution::parse("pareto:0.3:1"), pareto(0.3, Some(1.0)));
         assert_eq!(
             Distribution::parse("zoned:60/10:40/90"),
             Ok(Distribution::Zoned(vec![(60, 10), (40, 90)]))
@@ -299,6 +408,11 @@ mod tests {
         for bad in [
             "zipf:1",
             "zipf:-1",
+            "zipf:1.2:",
+            "zipf:1.2:1.01",
+            "zipf:1.2:-0.5",
+            "zipf:1.2:0.5:0.5",
+            "pareto:0.3:nan",
             "pareto:1",
             "zoned:60/10",
             "zoned_abs:1/1",

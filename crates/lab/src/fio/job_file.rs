@@ -169,7 +169,7 @@ rate_iops=100,200
         assert_eq!(scan.blocks.0, [const { Blocks::One(1 << 20) }; 3]);
         assert!(scan.time_based && !scan.barrier && !scan.changes_target());
         assert_eq!((hot.depth, hot.lanes(), hot.copies, hot.read_percent), (32, 32, 4, 70));
-        assert_eq!(hot.distribution, Distribution::Zipf(1.2));
+        assert_eq!(hot.distribution, Distribution::Zipf { theta: 1.2, center: None });
         assert_eq!(*hot.rate_iops.get(Direction::Write), Some(200));
         assert!(hot.barrier && hot.changes_target());
         assert_eq!(hot.blocks.0, [const { Blocks::One(4096) }; 3]);
