@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use io::units::{MILLISECOND_NS, SECOND_NS};
 
-use crate::address::{ExtentId, Tier};
+use crate::address::Tier;
 use crate::checkpoint::{checkpoint, vouch};
 use crate::cleaning;
 use crate::demise::look_at_suspects;
@@ -17,7 +17,7 @@ use crate::flush::durable_point;
 use crate::inclusion;
 use crate::lasting_heat;
 use crate::marks::{self, Mark};
-use crate::mover::{Effort, move_some};
+use crate::mover::{Effort, leaves_for_free, move_some};
 use crate::quiet::WakeCause;
 use crate::shared::Shared;
 use crate::state::{Rest, State};
@@ -220,17 +220,11 @@ fn choose_free_move(state: &State) -> Option<Work> {
     if enters && !is_short {
         return Some(Work::Move(Effort::Above));
     }
-    if state.placer.first_leaving().is_some_and(|extent| leaves_for_free(state, extent)) {
+    if state.placer.any_leaving(|extent| leaves_for_free(&state.map, extent)) {
         return Some(Work::Move(Effort::Above));
     }
     let many_wait = is_short && state.quarantine.waiting_on(Tier::Fast) >= SLOTS_WORTH_A_RECORD;
     ((enters || many_wait) && state.quarantine_waits_for_record()).then_some(Work::DurablePoint)
-}
-
-/// Whether the extent leaves without a copy: what is below is current, or it has left already.
-fn leaves_for_free(state: &State, extent: ExtentId) -> bool {
-    let mapping = state.map.get(extent);
-    mapping.is_clean() || mapping.home().is_none_or(|home| home.tier == Tier::Slow)
 }
 
 /// What can be moved while clients are busy.

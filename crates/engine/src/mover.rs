@@ -21,6 +21,7 @@ use crate::format::map_page::{Part, Residence};
 use crate::format::record::Entry;
 use crate::geometry::Class;
 use crate::inclusion;
+use crate::map::Map;
 use crate::marks::{self, Mark};
 use crate::shared::{AccessPass, Looks, Shared};
 use crate::staging;
@@ -210,29 +211,36 @@ fn plan(state: &mut State, effort: Effort, fast_written: u64, now_ns: u64) -> Ve
     moves
 }
 
-/// Those that leave for others; at most `below` of them need the slow drive.
+/// Those that leave for others; at most `below` of them need the slow drive. Who does and may not keeps its place
+/// in the line, and nobody waits behind it.
 fn demote(state: &mut State, moves: &mut Vec<Move>, batch: usize, mut below: usize) {
     while moves.len() < batch {
-        let victim = match state.placer.next_leaving() {
+        let State { placer, map, .. } = state;
+        let victim = match placer.next_leaving(|extent| below > 0 || leaves_for_free(map, extent)) {
             Some(victim) if state.placer_and_view().1.may_leave(victim) => victim,
             Some(_) => continue,
             // Who should have left could not.
             None if short_of_slots(state, moves.len() as u64) => {
-                let (placer, view) = state.placer_and_view();
+                let (placer, mut view) = state.placer_and_view();
+                view.for_free = below == 0;
+                if view.for_free && view.map.clean() == 0 {
+                    break;
+                }
                 let Some(coldest) = placer.heat.coldest(&view) else { break };
                 placer.heat.overrule(coldest, Verdict::GivesWay);
                 coldest
             }
             None => break,
         };
-        let costs = usize::from(!state.map.get(victim).is_clean());
-        if costs > below {
-            state.placer.leaves_later(victim);
-            break;
-        }
+        below -= usize::from(!state.map.get(victim).is_clean());
         push_move(state, moves, victim, Tier::Slow);
-        below -= costs;
     }
+}
+
+/// Whether the extent leaves the fast drive without a copy: what is below is current, or it has left already.
+pub(crate) fn leaves_for_free(map: &Map, extent: ExtentId) -> bool {
+    let mapping = map.get(extent);
+    mapping.is_clean() || mapping.home().is_none_or(|home| home.tier == Tier::Slow)
 }
 
 /// Whether there are fewer slots than images that wait for one, with so many about to be given up.

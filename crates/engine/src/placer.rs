@@ -204,19 +204,20 @@ impl Placer {
         self.leaving.extend(leaving.filter(|extent| !self.leaving.contains(extent)));
     }
 
-    /// The next that is to leave.
-    pub fn next_leaving(&mut self) -> Option<ExtentId> {
-        self.leaving.pop_front()
+    /// The next that is to leave, of those that can.
+    pub fn next_leaving(&mut self, can: impl Fn(ExtentId) -> bool) -> Option<ExtentId> {
+        let place = self.leaving.iter().position(|extent| can(*extent))?;
+        self.leaving.remove(place)
     }
 
-    /// The same; it stays the next.
-    pub fn first_leaving(&self) -> Option<ExtentId> {
-        self.leaving.front().copied()
+    /// Whether one of those that are to leave can.
+    pub fn any_leaving(&self, can: impl Fn(ExtentId) -> bool) -> bool {
+        self.leaving.iter().any(|extent| can(*extent))
     }
 
-    /// It could not leave just now.
-    pub fn leaves_later(&mut self, extent: ExtentId) {
-        self.leaving.push_front(extent);
+    /// How many are to leave.
+    pub fn leaving(&self) -> usize {
+        self.leaving.len()
     }
 
     /// Whether anything is to leave.

@@ -148,7 +148,12 @@ impl Stage {
 
     /// Whether another image may wait for its slot.
     pub fn has_room_to_enter(&self) -> bool {
-        self.entering.len() < (self.capacity / ENTERING_SHARE).max(2)
+        self.entering.len() < self.entering_max()
+    }
+
+    /// How many images may wait.
+    pub fn entering_max(&self) -> usize {
+        (self.capacity / ENTERING_SHARE).max(2)
     }
 
     /// An extent that leaves the stage goes up.

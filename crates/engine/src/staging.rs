@@ -18,6 +18,9 @@ use crate::stage::Leaving;
 use crate::state::State;
 use crate::wishes::Wish;
 
+/// Extents on their way down that others wait for, at most, while there are some that leave at once.
+const WAITED_FOR_MAX: usize = 16;
+
 /// Has parts that must be read from the slow drive bring their extents along, where the policy says so.
 pub(crate) fn look_around(state: &mut State, request: &Request, at: u64, parts: Parts) -> Parts {
     let extent_bytes = state.geometry.extent_bytes;
@@ -192,9 +195,12 @@ pub(crate) fn admit(
         let wanted = matches!(wish, Some(Wish::Hot | Wish::Pinned));
         return wanted || state.placer.heat.is_hot(extent);
     }
+    // What goes up in part costs the slow drive nothing, and so shall what leaves for it. Of those that have to
+    // wait for the slow drive few may be waited for: images for whose slots they should leave fill the stage.
+    let many_wait = state.placer.leaving() >= WAITED_FOR_MAX.min(state.stage.entering_max() / 2);
+    let for_free = occasion == Occasion::DestagedInPart || many_wait && state.map.clean() > 0;
     let (placer, mut view) = state.placer_and_view();
-    // What goes up now costs the slow drive nothing, and so shall what leaves for it.
-    view.for_free = occasion == Occasion::DestagedInPart;
+    view.for_free = for_free;
     if matches!(wish, Some(Wish::Hot | Wish::Pinned)) {
         let leaving = if view.free() == 0 { placer.heat.coldest(&view) } else { None };
         if view.free() == 0 && leaving.is_none() {

@@ -7,7 +7,10 @@ use std::cell::RefCell;
 use std::future::Future;
 use std::rc::Rc;
 
-use engine::{CreateOptions, Engine, Error, Status, Tuning, TuningChange, WakeCause, Wish, create};
+use engine::{
+    CacheMode, Class, CreateOptions, Engine, Error, Status, Tuning, TuningChange, WakeCause, Wish,
+    create,
+};
 use io::units::{GIB, KIB, MIB, MILLISECOND_NS, SECOND_NS};
 use io::{Buf, Device, Durability, Io, Place, Volume};
 use rig::{EXTENT, put};
@@ -484,5 +487,53 @@ fn who_reads_behind_a_burst_of_writes_hardly_waits_for_its_way_down() {
         );
         assert!(behind < undisturbed * 1.2, "{behind} ms, and {undisturbed} without a burst");
         assert!(still < owed, "nothing went down meanwhile");
+    });
+}
+
+#[test]
+fn what_leaves_at_once_does_not_wait_behind_what_has_to_be_written_below() {
+    let options = CreateOptions {
+        class: Class::Cache,
+        cache_mode: CacheMode::WriteBack,
+        ..CreateOptions::new("test")
+    };
+    play_on(FAST_BYTES, options, |io, engine| async move {
+        let resident = |n: &u64| engine.places(n * BYTES, 4096, 1)[0].place == Place::Fast;
+        let residents: Vec<u64> = (0..6000).filter(resident).collect();
+        // The coldest are dirty, and all others are clean.
+        let (dirty, clean) = residents.split_at(200);
+        for extent in dirty {
+            let buf = io.pool().take_zeroed(4096);
+            engine.write(extent * BYTES, buf, Durability::Volatile).await.1.unwrap();
+        }
+        for extent in clean {
+            read(&io, &engine, extent * BYTES, 4096).await;
+        }
+        // Clients who never rest, each with a set of its own that becomes hot.
+        let left = Rc::new(std::cell::Cell::new(4));
+        for client in 0..4u64 {
+            let (io, engine, left) = (io.clone(), engine.clone(), left.clone());
+            io.clone().spawn(async move {
+                let mut random = Random::new(client);
+                for _ in 0..4000 {
+                    read(&io, &engine, somewhere(&mut random, 2000 + 500 * client, 80), 4096).await;
+                }
+                left.set(left.get() - 1);
+            });
+        }
+        while left.get() > 0 {
+            io.sleep(MILLISECOND_NS).await;
+        }
+        let up =
+            (0..4).map(|client| on_fast(&engine, (2000 + 500 * client, 80))).sum::<f64>() / 4.0;
+        let decisions = engine.status().policy.decisions;
+        println!("{up:.2} of the hot sets went up; {decisions:?}");
+        // A quarter of them are in RAM.
+        assert!(up > 0.7, "{up} of the hot sets went up");
+        assert!(decisions.stays_no_slot < 100, "{decisions:?}");
+        assert!(
+            decisions.read_around < 1000,
+            "320 extents were read again and again: {decisions:?}"
+        );
     });
 }
