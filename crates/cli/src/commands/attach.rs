@@ -93,8 +93,8 @@ pub fn run(arguments: &AttachArguments, settings: &Settings) -> Outcome {
     let device = match make_device(arguments, &selection, &file) {
         Ok(device) => device,
         Err(failure) => {
-            if started {
-                detach::stop_server(settings, name)?;
+            if started && let Some(server) = ServerRecord::alive(settings, name)? {
+                detach::stop_server(settings, name, server.pid)?;
             }
             return Err(failure);
         }

@@ -99,7 +99,12 @@ fn detach_served(
         None => Vec::new(),
     };
     if server.background {
-        stop_server(settings, name)?;
+        stop_server(settings, name, server.pid)?;
+        if ServerRecord::is_alive(settings, name)? {
+            // Somebody has attached the volume anew meanwhile: what is there is theirs.
+            let name = name.to_string();
+            return Ok(Detached { name, devices, stopped: true, cleared: false });
+        }
         remove_mount_dir(settings, name);
         if !server.read_only && !is_closed(selection) {
             return Err(not_closed(settings, name));
@@ -162,11 +167,20 @@ fn detach_devices(file: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(devices)
 }
 
-/// Tells the server of volume `name` to stop and waits until it has.
-pub fn stop_server(settings: &Settings, name: &VolumeName) -> Result<(), Failure> {
+/// Tells the server of volume `name`, which is process `pid`, to stop and waits until it has. One that was started
+/// meanwhile is left alone.
+pub fn stop_server(settings: &Settings, name: &VolumeName, pid: u32) -> Result<(), Failure> {
+    // A successor that has not written its record yet has no pid there: that is looked at again.
+    let runs = || {
+        let server = ServerRecord::alive(settings, name)?;
+        Ok::<_, Failure>(server.is_some_and(|server| [pid, 0].contains(&server.pid)))
+    };
+    if !runs()? {
+        return Ok(());
+    }
     let asked = survey::ask(&settings.control_socket(name), &ControlRequest::new("stop"));
     let deadline = Instant::now() + STOP_PATIENCE;
-    while ServerRecord::is_alive(settings, name)? {
+    while runs()? {
         // It may have been on its way out already, so only its staying alive is a failure.
         if let Err(failure) = &asked {
             return Err(failure.clone().within("stopping the server"));

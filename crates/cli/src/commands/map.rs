@@ -83,6 +83,9 @@ pub fn run(arguments: &MapArguments, settings: &Settings) -> Outcome {
         return Err(Failure::usage(format!("the volume ends at {size_bytes}")));
     }
     let length = arguments.length.unwrap_or(u64::MAX).min(size_bytes - at);
+    if length == 0 {
+        return Err(Failure::usage("a length of 0 has nothing to show"));
+    }
     let cell_bytes = length.div_ceil(arguments.cells).next_multiple_of(CELL_STEP_BYTES);
     let count = length.div_ceil(cell_bytes);
     let ranges: Vec<(u64, u64)> = (0..count)

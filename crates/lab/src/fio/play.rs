@@ -7,6 +7,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use io::units::MILLISECOND_NS;
 use io::{Io, IoError, WaitList};
 
 use super::job::{Direction, Job, PerDirection};
@@ -16,6 +17,9 @@ use super::rate::Pacer;
 use super::tally::{Latencies, Tally};
 use super::target::Target;
 use super::track::Track;
+
+/// Of one copy of a job: a million a second then, which is what memory may do.
+const REQUESTS_PER_MOMENT_MAX: u64 = 1000;
 
 /// What bounds a run beside its jobs' own options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -123,6 +127,8 @@ struct Worker<T> {
     taken: Cell<u64>,
     done: Cell<u64>,
     writes: Cell<u64>,
+    /// A moment, and how many requests have ended in it.
+    instant: Cell<(u64, u64)>,
     thinking: Cell<bool>,
     /// Woken while one thinks: when a request has ended, and when thinking is over.
     quiet: WaitList,
@@ -169,6 +175,7 @@ impl<T: Target> Worker<T> {
             taken: Cell::new(0),
             done: Cell::new(0),
             writes: Cell::new(0),
+            instant: Cell::new((0, 0)),
             thinking: Cell::new(false),
             quiet: WaitList::new(),
             counted_from_ns,
@@ -215,6 +222,7 @@ impl<T: Target> Worker<T> {
                 self.error.borrow_mut().get_or_insert(error);
                 break;
             }
+            self.let_time_pass().await;
         }
         if self.lanes.get() == 1 && self.job.end_flush && self.error.borrow().is_none() {
             let flushed = self.flush().await;
@@ -223,6 +231,20 @@ impl<T: Target> Worker<T> {
         self.ended_ns.set(self.io().now_ns());
         self.lanes.set(self.lanes.get() - 1);
         self.quiet.wake_all();
+    }
+
+    /// Requests that are answered from memory take no virtual time. So that a job which is to run for a time has
+    /// an end, many of them in one moment take a millisecond together.
+    async fn let_time_pass(&self) {
+        let now_ns = self.io().now_ns();
+        let ended = match self.instant.get() {
+            (moment_ns, ended) if moment_ns == now_ns => ended + 1,
+            _ => 1,
+        };
+        self.instant.set((now_ns, ended));
+        if ended >= REQUESTS_PER_MOMENT_MAX {
+            self.io().sleep(MILLISECOND_NS).await;
+        }
     }
 
     /// Waits until the next request may begin; `None` when there is none any more.

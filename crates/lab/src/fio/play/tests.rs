@@ -156,3 +156,17 @@ fn what_happened_over_time_is_kept_as_fio_keeps_it() {
         Some("500, 100000, 0, 4096, 0, 0")
     );
 }
+
+#[test]
+fn what_takes_no_time_at_all_comes_to_an_end() {
+    let file = JobFile::parse("x", "[a]\nrw=randread\niodepth=4\nruntime=1\ntime_based\n").unwrap();
+    let latencies = Latencies { read_ns: 0, kib_ns: 0, jitter_percent: 0, ..Latencies::flash() };
+    let simulation = Simulation::new(1);
+    let drive = simulation.add_drive(DriveSpec { latencies, ..spec() });
+    let io = simulation.boot();
+    let device = simulation.device(&io, drive);
+    let limits = Limits { run_ns: Some(20_000_000), requests: None };
+    let played = simulation.run(&io, play(&device, &file, limits)).done();
+    let requests = played.jobs[0].requests(Direction::Read);
+    assert!((1000..=30_000).contains(&requests), "{requests} within 20 ms");
+}
