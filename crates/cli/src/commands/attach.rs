@@ -157,10 +157,19 @@ fn attach_ublk(arguments: &AttachArguments, settings: &Settings, selection: &Sel
 /// The file of a server that runs already.
 fn file_of(server: &ServerRecord, selection: &Selection) -> Result<PathBuf, Failure> {
     let name = &selection.name;
-    server.fuse_file.clone().ok_or_else(|| {
+    let file = server.fuse_file.clone().ok_or_else(|| {
         Failure::refused(format!("volume '{name}' is served by {server}, but not as a file"))
             .hint("stop that server first, or serve the volume with --fuse DIR there")
-    })
+    })?;
+    if !file.exists() {
+        let lost = format!(
+            "the file of volume '{name}' is not mounted any more, and somebody holds it open"
+        );
+        return Err(Failure::failed(lost).hint(
+            "its server waits for them: 'losetup -a' shows a loop device over it, and 'losetup -d DEVICE' lets it go",
+        ));
+    }
+    Ok(file)
 }
 
 /// The loop device of the file: the one that is there, or a new one.

@@ -190,7 +190,11 @@ pub fn stop_server(settings: &Settings, name: &VolumeName, pid: u32) -> Result<(
                 "the server of '{name}' has not stopped within {} s",
                 STOP_PATIENCE.as_secs()
             ))
-            .hint(format!("it says why in {}", settings.log_file(name).display())));
+            .hint(format!(
+                "it says why in {}; if its file was unmounted under a loop device ('losetup -a'), \
+                 'losetup -d DEVICE' lets it end",
+                settings.log_file(name).display()
+            )));
         }
         std::thread::sleep(STOP_PAUSE);
     }
