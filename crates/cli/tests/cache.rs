@@ -220,31 +220,38 @@ impl Drop for Slowed {
     }
 }
 
-#[test]
-fn ctrl_c_ends_what_a_flush_or_an_evacuation_has_begun() {
-    if !has_tools("the end of a flush", &TOOLS) {
-        return;
-    }
+/// A cache `v` of whose data much is on the fast drive alone, and stays there by itself.
+fn with_much_above() -> Place {
     let place = Place::new();
     let drives = ["--fast", "v.fast:512M", "--slow", "v.slow:1G"];
     let words = [&["create", "v", "--class", "cache", "--mode", "writeback"][..], &drives].concat();
     place.bimetal(&words).expect(0, &[]);
     place.bimetal(&["set", "v", "quiet=true"]).expect(0, &[]);
     place.serve_run("v", &fill(1));
+    place
+}
+
+/// A command that is under way.
+fn begun(place: &Place, words: &[&str]) -> (std::process::Child, Pid) {
+    let piped = std::process::Stdio::piped;
+    let child = place.command().args(words).stdout(piped()).stderr(piped()).spawn().unwrap();
+    let pid = Pid::from_raw(child.id() as i32).unwrap();
+    (child, pid)
+}
+
+#[test]
+fn ctrl_c_ends_what_a_flush_or_an_evacuation_has_begun() {
+    if !has_tools("the end of a flush", &TOOLS) {
+        return;
+    }
+    let place = with_much_above();
     let server = place.serve(&["v"]);
     let dirty = || place.status("v")["dirty_bytes"].as_u64().unwrap();
     assert!(dirty() > 100 << 20);
     for words in [&["flush", "v"][..], &["evacuate", "v", "--fast"]] {
         let slowed = Slowed::new(i64::from(server.child.id()));
         let before = dirty();
-        let child = place
-            .command()
-            .args(words)
-            .stdout(std::process::Stdio::piped())
-            .stderr(std::process::Stdio::piped())
-            .spawn()
-            .unwrap();
-        let pid = Pid::from_raw(child.id() as i32).unwrap();
+        let (child, pid) = begun(&place, words);
         support::eventually("something came home", || dirty() < before);
         kill_process(pid, Signal::INT).unwrap();
         let ended = child.wait_with_output().unwrap();
@@ -267,12 +274,7 @@ fn ctrl_c_ends_what_a_change_of_mode_or_a_flush_at_rest_has_begun() {
     if !has_tools("the end of a change at rest", &TOOLS) {
         return;
     }
-    let place = Place::new();
-    let drives = ["--fast", "v.fast:512M", "--slow", "v.slow:1G"];
-    let words = [&["create", "v", "--class", "cache", "--mode", "writeback"][..], &drives].concat();
-    place.bimetal(&words).expect(0, &[]);
-    place.bimetal(&["set", "v", "quiet=true"]).expect(0, &[]);
-    place.serve_run("v", &fill(1));
+    let place = with_much_above();
     // Of a sparse file: nobody else tells how far it is while the drives are in use.
     let below = || fs::metadata(place.path("v.slow")).unwrap().blocks() * 512;
     for (words, kept) in [
@@ -281,14 +283,7 @@ fn ctrl_c_ends_what_a_change_of_mode_or_a_flush_at_rest_has_begun() {
         (&["flush", "v"], "all else is as it was"),
     ] {
         let before = below();
-        let child = place
-            .command()
-            .args(words)
-            .stdout(std::process::Stdio::piped())
-            .stderr(std::process::Stdio::piped())
-            .spawn()
-            .unwrap();
-        let pid = Pid::from_raw(child.id() as i32).unwrap();
+        let (child, pid) = begun(&place, words);
         let slowed = Slowed::new(i64::from(child.id()));
         support::eventually("something came home", || below() > before + (2 << 20));
         kill_process(pid, Signal::INT).unwrap();

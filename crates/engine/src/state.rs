@@ -134,6 +134,7 @@ pub(crate) struct State {
     pub quiet: Quiet,
     /// How often the background may be in the way.
     pub courtesy: Courtesy,
+    /// Whether nobody writes, so that emptying the log can take its time.
     pub lull: Lull,
     /// Extents written to a fresh slot by a record that recovery would still verify by its data:
     /// their homes must not be changed in place. Extent → LSN of the record.

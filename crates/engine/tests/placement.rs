@@ -426,6 +426,19 @@ fn alone(profile: &str, size_bytes: u64, count: u64) -> f64 {
     rate.done()
 }
 
+/// Writes to a span that lives on the slow drive.
+fn writes_below(
+    engine: &Engine,
+) -> impl Fn(u64, Buf) -> std::pin::Pin<Box<dyn Future<Output = ()>>> + Clone + 'static {
+    let engine = engine.clone();
+    move |at, buf| {
+        let engine = engine.clone();
+        Box::pin(async move {
+            engine.write(4000 * BYTES + at, buf, Durability::Volatile).await.1.unwrap();
+        })
+    }
+}
+
 #[test]
 fn random_writes_run_at_the_fast_drive_s_rate_and_over_a_full_log_no_slower_than_the_disk() {
     let fast_alone = alone("imac-fusion-ssd", GIB, 200);
@@ -433,11 +446,7 @@ fn random_writes_run_at_the_fast_drive_s_rate_and_over_a_full_log_no_slower_than
     // As on a Fusion Drive: 8 GB are written over a log of 4 GB; nothing of it lives on the fast drive.
     let options = CreateOptions { landing_bytes: Some(32 * MIB), ..CreateOptions::new("test") };
     play_on(FAST_BYTES + 32 * MIB, options, |io, engine| async move {
-        let on_slow = engine.clone();
-        let write = move |at: u64, buf: Buf| {
-            let (engine, at) = (on_slow.clone(), 4000 * BYTES + at);
-            async move { engine.write(at, buf, Durability::Volatile).await.1.unwrap() }
-        };
+        let write = writes_below(&engine);
         // Less than what the log has below the fill from which writers are slowed.
         let log_blocks = engine.status().log.size_bytes / 4096;
         let landing = random_writes(&io, 1, log_blocks / 3 / 8, write.clone()).await;
@@ -468,11 +477,7 @@ async fn reads_for(io: &Io, engine: &Engine, seed: u64, duration_ns: u64) -> f64
 fn who_reads_behind_a_burst_of_writes_hardly_waits_for_its_way_down() {
     let options = CreateOptions { landing_bytes: Some(32 * MIB), ..CreateOptions::new("test") };
     play_on(FAST_BYTES + 32 * MIB, options, |io, engine| async move {
-        let on_slow = engine.clone();
-        let write = move |at: u64, buf: Buf| {
-            let (engine, at) = (on_slow.clone(), 4000 * BYTES + at);
-            async move { engine.write(at, buf, Durability::Volatile).await.1.unwrap() }
-        };
+        let write = writes_below(&engine);
         let undisturbed = reads_for(&io, &engine, 1, 4 * SECOND_NS).await;
         let log = engine.status().log;
         random_writes(&io, 1, log.size_bytes / 4096 * 2 / 3 / 8, write.clone()).await;
