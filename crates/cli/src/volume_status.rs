@@ -323,6 +323,9 @@ pub struct MoveStatus {
     pub demoted_bytes: u64,
     /// Log to slots.
     pub destaged_bytes: u64,
+    /// Written again at the log's end, instead of to slots.
+    #[serde(default)]
+    pub carried_bytes: u64,
     /// Class cache: fast to slow, and kept on the fast drive.
     #[serde(default)]
     pub cleaned_bytes: u64,
@@ -445,6 +448,7 @@ impl VolumeStatus {
                 promoted_bytes: engine.moves.promoted_bytes,
                 demoted_bytes: engine.moves.demoted_bytes,
                 destaged_bytes: engine.moves.destaged_bytes,
+                carried_bytes: engine.moves.carried_bytes,
                 cleaned_bytes: engine.moves.cleaned_bytes,
             }),
             policy: Some(engine.policy.into()),

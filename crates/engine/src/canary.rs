@@ -210,6 +210,10 @@ mod cage {
         DestageTakesNewer,
         /// What destage reads from the log is not compared with its CRC.
         DestageUnchecked,
+        /// Nor what is carried.
+        CarriedUnchecked,
+        /// What a client wrote, or trimmed, while a block was carried is not looked at.
+        CarriedOverNewer,
         /// Homes on the slow drive are not flushed before the record that says they are filled.
         DestageForgetsSlow,
         /// Write-around: a copy stays, and counts as clean, though only its home was written.

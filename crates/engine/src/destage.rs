@@ -16,6 +16,7 @@ use policy::{Occasion, Verdict};
 
 use crate::address::{BLOCK_BYTES, BlockId, ExtentId, Home, Lsn, Tier};
 use crate::canary::canary;
+use crate::carry::{Load, carry};
 use crate::checksum::crc32c;
 use crate::error::Error;
 use crate::flush::{durable_point, flush_all};
@@ -23,6 +24,7 @@ use crate::format::map_page::{EntryForm, Part, Residence};
 use crate::format::record::Entry;
 use crate::log::Logged;
 use crate::marks::{self, Mark};
+use crate::quiet::WakeCause;
 use crate::shared::{AccessPass, Looks, Shared};
 use crate::staging;
 use crate::state::State;
@@ -54,6 +56,28 @@ enum Target {
     Hole,
 }
 
+impl Job {
+    fn uses_slow(&self) -> bool {
+        let homes = match self.target {
+            Target::InPlace(home) => [Some(home), None],
+            Target::Whole { home, base } => [Some(home), base],
+            Target::Both { copy, own } => [Some(copy), Some(own)],
+            Target::Part { copy, .. } => [Some(copy), None],
+            Target::Below { original, .. } => [Some(original), None],
+            Target::Hole => [None, None],
+        };
+        homes.into_iter().flatten().any(|home| home.tier == Tier::Slow)
+    }
+}
+
+/// Why an extent's blocks do not go home.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stays {
+    /// The log has room for them, at its end.
+    Carried,
+    NoSlot,
+}
+
 struct Job {
     extent: ExtentId,
     target: Target,
@@ -61,6 +85,14 @@ struct Job {
     planned: Option<Home>,
     /// Block number inside the extent and its version in the log.
     blocks: Vec<(u64, Logged)>,
+}
+
+/// What goes down to the slow drive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Below {
+    Everything,
+    /// What the log has no room for.
+    WhatMust,
 }
 
 /// What a batch achieved.
@@ -73,7 +105,7 @@ pub(crate) enum Progress {
 }
 
 /// Destages the oldest extents of the log.
-pub(crate) async fn destage(shared: &Rc<Shared>) -> Result<Progress, Error> {
+pub(crate) async fn destage(shared: &Rc<Shared>, below: Below) -> Result<Progress, Error> {
     let nothing_durable = {
         let mut state = shared.state.borrow_mut();
         state.log.oldest_live() >= state.log.durable()
@@ -84,8 +116,16 @@ pub(crate) async fn destage(shared: &Rc<Shared>) -> Result<Progress, Error> {
     renew_lost(shared);
     let _pass = AccessPass::begin(shared, Looks::AtHomes);
     let written = (shared.fast.traffic().write_bytes, shared.io.now_ns());
-    let Plan { jobs, before, young, starved } = plan(&mut shared.state.borrow_mut(), written);
+    let Plan { jobs, load, before, young, starved } =
+        plan(&mut shared.state.borrow_mut(), written, below);
     let starved = starved && shared.state.borrow().quarantine_waits_for_record();
+    if jobs.iter().any(Job::uses_slow) {
+        let cause = match below {
+            Below::Everything => WakeCause::Upkeep,
+            Below::WhatMust => WakeCause::LogFull,
+        };
+        shared.state.borrow_mut().quiet.used(cause, shared.io.now_ns());
+    }
     if starved {
         marks::hit(Mark::DestageStarved);
     }
@@ -97,8 +137,13 @@ pub(crate) async fn destage(shared: &Rc<Shared>) -> Result<Progress, Error> {
         // are still waiting for that.
         durable_point(shared).await?;
     }
+    let carries = !load.is_empty();
+    if carries && let Err(error) = carry(shared, load).await {
+        abandon(shared, jobs.iter());
+        return Err(error);
+    }
     if jobs.is_empty() {
-        return Ok(Progress::None);
+        return Ok(if carries { Progress::Some } else { Progress::None });
     }
     let outcome = copy(shared, &jobs).await;
     let done = match outcome {
@@ -112,11 +157,13 @@ pub(crate) async fn destage(shared: &Rc<Shared>) -> Result<Progress, Error> {
     shared.internal_room(5).await?;
     settle(shared, &jobs, &done, before);
     shared.log_work.wake_all();
-    Ok(if done.contains(&true) { Progress::Some } else { Progress::None })
+    Ok(if carries || done.contains(&true) { Progress::Some } else { Progress::None })
 }
 
 struct Plan {
     jobs: Vec<Job>,
+    /// What stays in the log.
+    load: Load,
     /// Blocks logged before this are destaged.
     before: Lsn,
     /// Some in-place target is still verified by its data at recovery.
@@ -127,7 +174,11 @@ struct Plan {
 
 /// Chooses the extents and their targets. `written`: bytes written to the fast drive so far, and the
 /// time.
-fn plan(state: &mut State, written: (u64, u64)) -> Plan {
+fn plan(state: &mut State, written: (u64, u64), below: Below) -> Plan {
+    let mut load = match below {
+        Below::Everything => Load::none(),
+        Below::WhatMust => Load::for_busy(state, written),
+    };
     let before = if canary!(DestageNotDurable) { state.log.written() } else { state.log.durable() };
     let extent_blocks = state.geometry.extent_blocks();
     let mut extents = BTreeSet::new();
@@ -163,9 +214,16 @@ fn plan(state: &mut State, written: (u64, u64)) -> Plan {
         if blocks.is_empty() {
             continue;
         }
-        let Some(target) = choose(state, extent, &blocks, written) else {
-            starved = true;
-            continue;
+        let target = match choose(state, extent, &blocks, load.takes(&blocks), written) {
+            Ok(target) => target,
+            Err(Stays::Carried) => {
+                load.add(BlockId(extent.0 * extent_blocks), &blocks);
+                continue;
+            }
+            Err(Stays::NoSlot) => {
+                starved = true;
+                continue;
+            }
         };
         let over =
             matches!(target, Target::InPlace(_) | Target::Both { .. } | Target::Below { .. });
@@ -182,52 +240,58 @@ fn plan(state: &mut State, written: (u64, u64)) -> Plan {
         | Target::Below { original: home, .. } => (Some(home), job.extent),
         Target::Hole => (None, job.extent),
     });
-    Plan { jobs, before, young, starved }
+    Plan { jobs, load, before, young, starved }
 }
 
 fn choose(
     state: &mut State,
     extent: ExtentId,
     blocks: &[(u64, Logged)],
+    may_stay: bool,
     written: (u64, u64),
-) -> Option<Target> {
+) -> Result<Target, Stays> {
     let mapping = state.map.get(extent);
     let home = mapping.home();
     let all = blocks.len() as u64 == state.geometry.extent_blocks();
     let zeros = blocks.iter().all(|(_, version)| matches!(version, Logged::Zero { .. }));
     if let (Some(copy), Some((part, original)), false) = (home, mapping.part(), zeros && all) {
-        return Some(change_part(state, (copy, original, part), blocks));
+        return Ok(change_part(state, (copy, original, part), blocks));
     }
-    match home {
-        _ if zeros && (all || home.is_none()) => Some(Target::Hole),
-        None => state.take_slot_for_new(extent).map(|home| Target::Whole { home, base: None }),
+    Ok(match home {
+        _ if zeros && (all || home.is_none()) => Target::Hole,
+        None => {
+            let home = state.take_slot_for_new(extent).ok_or(Stays::NoSlot)?;
+            Target::Whole { home, base: None }
+        }
         // A hot extent takes the occasion to move up: its data passes through here anyway.
         Some(base) if base.tier == Tier::Slow && goes_up(state, extent, blocks, written) => {
-            let home = state.take_slot(Tier::Fast, extent)?;
-            Some(match part_above(state, blocks) {
+            let home = state.take_slot(Tier::Fast, extent).ok_or(Stays::NoSlot)?;
+            match part_above(state, blocks) {
                 Some(part) => {
                     Target::Part { copy: home, original: base, part: Some(part), fresh: true }
                 }
                 None => Target::Whole { home, base: Some(base) },
-            })
+            }
         }
+        Some(base) if base.tier == Tier::Slow && may_stay => return Err(Stays::Carried),
         // Others go up in part, which costs the slow drive nothing now.
         Some(base) if base.tier == Tier::Slow => match part_above(state, blocks) {
             Some(part) if goes_up_in_part(state, extent, written) => {
-                let copy = state.take_slot(Tier::Fast, extent)?;
-                Some(Target::Part { copy, original: base, part: Some(part), fresh: true })
+                let copy = state.take_slot(Tier::Fast, extent).ok_or(Stays::NoSlot)?;
+                Target::Part { copy, original: base, part: Some(part), fresh: true }
             }
-            _ => Some(Target::InPlace(base)),
+            _ => Target::InPlace(base),
         },
         // A copy with a bad sector is given up for the slow drive's own; in write-around every one.
         Some(_) if gives_up_copy(state, extent) => {
-            state.map.get(extent).original().map(Target::InPlace)
+            Target::InPlace(state.map.get(extent).original().ok_or(Stays::NoSlot)?)
         }
         Some(copy) if state.homeward && state.map.get(extent).is_clean() => {
-            state.map.get(extent).original().map(|own| Target::Both { copy, own })
+            let own = state.map.get(extent).original().ok_or(Stays::NoSlot)?;
+            Target::Both { copy, own }
         }
-        Some(home) => Some(Target::InPlace(home)),
-    }
+        Some(home) => Target::InPlace(home),
+    })
 }
 
 /// Where blocks of an extent go that is on the fast drive in part: there too, or home, all of them.
@@ -412,7 +476,7 @@ fn take_kept(
 
 /// The block's data in the log is damaged. A mark takes its place, so that the rest of its record
 /// can leave the log; reading it is an error until it is overwritten.
-fn mark_lost(shared: &Shared, block: BlockId, lsn: Lsn) {
+pub(crate) fn mark_lost(shared: &Shared, block: BlockId, lsn: Lsn) {
     let mut state = shared.state.borrow_mut();
     let newest = state.log.lookup(block).is_some_and(|version| version.lsn() == lsn);
     if newest && state.log.room_blocks() > 2 {

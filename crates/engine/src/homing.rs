@@ -18,7 +18,7 @@ use crate::address::{BlockId, ExtentId, Lsn};
 use crate::cache_mode::CacheMode;
 use crate::canary::canary;
 use crate::checkpoint::{checkpoint, write_all_pages, write_pages, write_superblocks};
-use crate::destage::{Progress, destage};
+use crate::destage::{Below, Progress, destage};
 use crate::error::Error;
 use crate::flush::{durable_point, flush_all};
 use crate::flush_mode::FlushMode;
@@ -143,7 +143,7 @@ async fn bring_blocks_home(shared: &Rc<Shared>, mut owed: BTreeSet<BlockId>) -> 
         if volatile {
             flush_all(shared).await?;
         }
-        if destage(shared).await? == Progress::None {
+        if destage(shared, Below::Everything).await? == Progress::None {
             shared.unpoisoned()?;
             shared.io.sleep(HELD_UP_NS).await;
         }

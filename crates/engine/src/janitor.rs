@@ -10,7 +10,7 @@ use crate::address::Tier;
 use crate::checkpoint::{checkpoint, vouch};
 use crate::cleaning;
 use crate::demise::look_at_suspects;
-use crate::destage::{Progress, destage};
+use crate::destage::{Below, Progress, destage};
 use crate::doubts::Vouch;
 use crate::error::{Error, Poison};
 use crate::flush::durable_point;
@@ -166,7 +166,8 @@ fn note_use(shared: &Shared, work: Work, now_ns: u64) {
     let urgent = presses(&state, now_ns);
     let cause = if urgent { WakeCause::LogFull } else { WakeCause::Upkeep };
     match work {
-        Work::Destage | Work::Checkpoint | Work::Vouch => state.quiet.used(cause, now_ns),
+        // Destage says itself whether it does.
+        Work::Checkpoint | Work::Vouch => state.quiet.used(cause, now_ns),
         Work::Move(Effort::FewBelow | Effort::All) => state.quiet.used(cause, now_ns),
         _ => {}
     }
@@ -198,7 +199,9 @@ async fn destage_politely(shared: &Rc<Shared>) -> Result<Progress, Error> {
     };
     shared.state.borrow_mut().courtesy.work(could_wait);
     let begun_ns = shared.io.now_ns();
-    let outcome = destage(shared).await;
+    let urgent = presses(&shared.state.borrow(), begun_ns);
+    let below = if urgent { Below::WhatMust } else { Below::Everything };
+    let outcome = destage(shared, below).await;
     let now_ns = shared.io.now_ns();
     let mut state = shared.state.borrow_mut();
     state.courtesy.work(false);

@@ -12,6 +12,7 @@ mod backoff;
 mod behind;
 mod cache_mode;
 pub mod canary;
+mod carry;
 mod check;
 mod checkpoint;
 mod checksum;

@@ -43,6 +43,10 @@ marks! {
     DestagedInPart,
     /// A home was overwritten in place of which the log has other blocks.
     HomeOverwrittenBesideLog,
+    /// A block that was in the way of the log's tail was written again at its end.
+    Carried,
+    /// One that was to be was written by a client, or went home, meanwhile.
+    CarryOvertaken,
     /// What a copy in part has was overwritten in place.
     PartOverwritten,
     /// Destage wrote into a copy in part.

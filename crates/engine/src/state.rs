@@ -634,6 +634,12 @@ impl State {
         self.log.room_blocks() >= needed + self.promised_blocks
     }
 
+    /// Whether so many blocks may be carried now: they, too, may take half of the reserve, since room comes of it.
+    pub fn has_room_to_carry(&self, data_blocks: u64) -> bool {
+        let needed = self.log_reserve_blocks() / 2 + Log::worst_case_blocks(data_blocks);
+        self.log.room_blocks() >= needed + self.promised_blocks
+    }
+
     /// How full the log is, 0 to 1, of what clients may use.
     pub fn log_fill(&self) -> f64 {
         let usable = self.log.ring_blocks() - self.log_reserve_blocks();

@@ -124,6 +124,8 @@ pub struct Moves {
     pub demoted_bytes: u64,
     /// From the log to slots.
     pub destaged_bytes: u64,
+    /// Written again at the log's end, instead of to the slow drive.
+    pub carried_bytes: u64,
     /// Class cache: written home of what only the fast drive had, where it stays as a clean copy.
     pub cleaned_bytes: u64,
 }

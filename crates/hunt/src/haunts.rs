@@ -90,6 +90,8 @@ pub(crate) fn haunts(canary: Canary) -> &'static [&'static str] {
         Canary::TurnEndsInsideRecord => &["writers that never flush"],
         Canary::RoomNotPromised => &["fresh extents over a full log"],
         Canary::ReadUnchecked | Canary::DestageUnchecked => &["a block of the log rots"],
+        Canary::CarriedUnchecked => &["carried: a block has rotted"],
+        Canary::CarriedOverNewer => &["carried: written meanwhile"],
         Canary::PageAheadAccepted | Canary::ProgressUncompared => {
             &["drives of other moments of a session"]
         }

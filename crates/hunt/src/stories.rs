@@ -6,6 +6,7 @@ mod behind;
 mod bereaved;
 mod bounding;
 mod caching;
+mod carrying;
 mod cleaning;
 mod cramming;
 mod damaging;
@@ -139,6 +140,9 @@ pub fn stories(seed: u64, atomic_write_bytes: u32) -> Vec<Story> {
         cramming::a_log_of_what_lives(&drives),
         cramming::fresh_extents_over_a_full_log(&drives),
         cramming::writers_that_never_flush(&drives),
+        carrying::round_the_ring(&drives),
+        carrying::written_as_they_are_carried(&drives),
+        carrying::rotten_before(&drives),
         damaging::a_block_of_the_log(&drives),
         damaging::drives_of_other_moments(&drives),
         racing::flushes_that_overlap(&drives),

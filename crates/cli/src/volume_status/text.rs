@@ -68,12 +68,15 @@ impl VolumeStatus {
         if let Some(moves) = &self.moves {
             let [destaged, promoted, demoted] =
                 [moves.destaged_bytes, moves.promoted_bytes, moves.demoted_bytes].map(human_bytes);
-            let cleaned = match moves.cleaned_bytes {
-                0 => String::new(),
-                bytes => format!(", {} cleaned", human_bytes(bytes)),
-            };
-            let text = format!("{destaged} destaged, {promoted} promoted, {demoted} demoted");
-            line("moves", &(text + &cleaned));
+            let mut text = format!("{destaged} destaged, {promoted} promoted, {demoted} demoted");
+            for (bytes, deed) in
+                [(moves.cleaned_bytes, "cleaned"), (moves.carried_bytes, "carried")]
+            {
+                if bytes > 0 {
+                    text += &format!(", {} {deed}", human_bytes(bytes));
+                }
+            }
+            line("moves", &text);
         }
         if let Some(policy) = &self.policy {
             line("stage", &policy.stage_text());
