@@ -26,6 +26,7 @@ mod loss_status;
 mod lost_files;
 mod machine_memory;
 mod members;
+mod new_file;
 mod opinions;
 mod output;
 mod part_heat;

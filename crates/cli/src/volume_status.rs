@@ -17,6 +17,7 @@ use judgement::{judge_at_rest, judge_live};
 pub use durability::DurabilityStatus;
 pub use policy::PolicyStatus;
 pub use risk::RiskStatus;
+pub use tuning::TuningStatus;
 
 /// How a volume is, in a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,6 +84,9 @@ pub struct VolumeStatus {
     /// Class cache: bytes that the slow drive does not have yet; `None` when not served.
     #[serde(default)]
     pub dirty_bytes: Option<u64>,
+    /// What else is set; `None` when no superblock could be read.
+    #[serde(default)]
+    pub settings: Option<TuningStatus>,
     /// What flushes promise, and what a power cut could take now.
     pub durability: Option<DurabilityStatus>,
     /// RAM: for map, heat, log index and buffers now while served, else what the map will take when
@@ -411,6 +415,7 @@ impl VolumeStatus {
             extent_bytes: Some(geometry.extent_bytes),
             mode: engine.cache_mode.map(|mode| mode.to_string()),
             dirty_bytes: engine.cache_mode.map(|_| engine.dirty_bytes),
+            settings: Some(engine.policy.tuning.into()),
             durability: Some(durability),
             at_risk: Some(at_risk),
             memory_bytes: Some(engine.memory_bytes + buffers.held_bytes as u64),
@@ -504,6 +509,7 @@ impl VolumeStatus {
                 .filter(|any| any.geometry.class == Class::Cache)
                 .map(|any| any.cache_mode.to_string()),
             dirty_bytes: None,
+            settings: any.as_ref().map(|any| any.tuning.into()),
             durability: fast_mode.map(DurabilityStatus::at_rest),
             at_risk: None,
             memory_bytes: geometry.map(|geometry| geometry.map_memory_bytes()),
@@ -561,6 +567,7 @@ mod judgement;
 mod policy;
 mod risk;
 mod text;
+mod tuning;
 
 #[cfg(test)]
 mod tests;

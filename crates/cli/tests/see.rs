@@ -294,6 +294,8 @@ fn what_clients_ask_is_recorded_and_can_be_played_again() {
     let place = Place::new();
     place.create("vol0", "256M", "1G");
     place.bimetal(&["trace", "record", "vol0", "a"]).expect(1, &["not served"]);
+    place.bimetal(&["why", "vol0"]).expect(2, &["an offset such as 10G, or a file"]);
+    place.bimetal(&["why", "vol0", "12x"]).expect(2, &["'12x' is no offset"]);
     fs::write(
         place.path("ask.py"),
         "for n in range(300):\n    h.pwrite(b'x' * 4096, n * 131072)\n    h.pread(512, n * 131072)\nh.flush()\n\
@@ -318,7 +320,7 @@ fn what_clients_ask_is_recorded_and_can_be_played_again() {
     assert_eq!((count(",R,"), count(",W,"), count(",F,"), count(",D,")), (300, 301, 2, 1), "{csv}");
     assert!(csv.contains(",R,131072,512\n") && csv.contains(",D,1048576,1048576\n"));
     place.bimetal(&["trace", "convert", "a.csv", "a.iolog", "--format", "iolog"]).expect(0, &[]);
-    place.bimetal(&["trace", "convert", "a.csv", "a.csv"]).expect(1, &["a.csv"]);
+    place.bimetal(&["trace", "convert", "a.csv", "a.csv"]).expect(4, &["a.csv exists"]);
 
     let on = "fusion:samsung-860-evo-500+wd5002abys";
     let words = ["--json", "lab", "replay", "a.iolog", "--on", on, "--fast-size", "16M"];

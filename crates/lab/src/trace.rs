@@ -171,7 +171,7 @@ impl fmt::Display for TraceError {
             TraceError::Unknown { path, found } => write!(
                 f,
                 "{} is no trace of a known format: it begins with '{found}' (known: \
-                 t_us,op,offset,length; fio iolog 2 and 3; blkparse text; MSR)",
+                 t_us,op,offset,length; fio iolog 2 and 3; blkparse text; MSR; the compact one of 'bimetal trace')",
                 path.display()
             ),
             TraceError::Line { path, line, problem } => {

@@ -11,8 +11,9 @@ use serde::Serialize;
 use twin::Condition;
 
 use super::lab::place;
-use super::twin::{fitted_text, write_new};
+use super::twin::{fitted_text, stem};
 use crate::failure::{Exit, Failure, Outcome};
+use crate::new_file;
 use crate::progress;
 use crate::settings::Settings;
 use crate::table::{Align, Table};
@@ -64,7 +65,7 @@ struct TwinReport<'a> {
 /// Runs the command.
 pub fn run(arguments: &ProbeArguments, settings: &Settings) -> Outcome {
     for path in [&arguments.out, &arguments.twin].into_iter().flatten() {
-        write_new::refuse_existing(path)?;
+        new_file::refuse_existing(path)?;
     }
     let mut place = place::find(&arguments.on, 1, settings)?;
     let identity = place.identity(&arguments.on)?;
@@ -103,7 +104,7 @@ pub fn run(arguments: &ProbeArguments, settings: &Settings) -> Outcome {
     let found = found.map_err(Failure::failed)?;
     // Measuring took minutes: it is shown whatever becomes of the files.
     let kept = match &arguments.out {
-        Some(path) => write_new::write(path, &found.to_json()),
+        Some(path) => new_file::write(path, &found.to_json()),
         None => Ok(()),
     };
     let fitted = match &arguments.twin {
@@ -133,8 +134,8 @@ fn twin_of<'a>(
     path: &'a Path,
     condition: Condition,
 ) -> Result<(&'a Path, Fit), Failure> {
-    let made = fit(found, &write_new::stem(path), condition).map_err(Failure::failed)?;
-    write_new::write(path, &made.profile.file().to_toml())?;
+    let made = fit(found, &stem(path), condition).map_err(Failure::failed)?;
+    new_file::write(path, &made.profile.file().to_toml())?;
     Ok((path, made))
 }
 

@@ -16,6 +16,7 @@ use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::failure::{Exit, Failure, OnPath, Outcome};
+use crate::new_file;
 use crate::progress;
 use crate::selection;
 use crate::server::ServerRecord;
@@ -184,6 +185,7 @@ fn convert(arguments: &ConvertArguments, settings: &Settings) -> Outcome {
 }
 
 fn writer(path: &Path, format: Written) -> Result<Writer<File>, Failure> {
+    new_file::refuse_existing(path)?;
     let file = File::options().write(true).create_new(true).open(path).on_path("make", path)?;
     Writer::new(file, format.into()).on_path("write", path)
 }

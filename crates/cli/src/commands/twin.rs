@@ -4,7 +4,8 @@ mod fit;
 mod list;
 mod serve;
 mod show;
-pub mod write_new;
+
+use std::path::Path;
 
 use clap::{Args, Subcommand};
 use twin::Profile;
@@ -52,4 +53,12 @@ pub fn run(arguments: &TwinArguments, settings: &Settings) -> Outcome {
 fn profile(choice: &str) -> Result<Profile, Failure> {
     Profile::find(choice)
         .map_err(|error| Failure::usage(error).hint("'bimetal twin list' lists those built in"))
+}
+
+/// A twin's name from that of its file.
+pub fn stem(path: &Path) -> String {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    stem.chars()
+        .map(|c| if c.is_ascii_alphanumeric() || "-._".contains(c) { c } else { '-' })
+        .collect()
 }

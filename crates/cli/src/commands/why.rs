@@ -47,11 +47,20 @@ struct Report {
 /// Runs the command.
 pub fn run(arguments: &WhyArguments, settings: &Settings) -> Outcome {
     let (volume, file, ranges) = match &arguments.words[..] {
+        [name] if is_volume(name, settings) => {
+            let text = "give what of the volume: an offset such as 10G, or a file on it";
+            return Err(Failure::usage(text).hint(format!("bimetal why {name} 10G")));
+        }
         [file] => of_file(Path::new(file), None, settings)?,
         [name, what] => {
             let name: VolumeName = name.parse().map_err(Failure::usage)?;
             match parse_bytes(what) {
                 Ok(at) => (name, None, vec![(at, 1)]),
+                Err(_) if !Path::new(what).exists() => {
+                    let text =
+                        format!("'{what}' is no offset such as 10G, and there is no such file");
+                    return Err(Failure::usage(text));
+                }
                 Err(_) => of_file(Path::new(what), Some(&name), settings)?,
             }
         }
@@ -79,6 +88,12 @@ pub fn run(arguments: &WhyArguments, settings: &Settings) -> Outcome {
     let report = Report { volume: volume.to_string(), file, extent_bytes, extents };
     settings.output.show("why", &report, text)?;
     Ok(Exit::Done)
+}
+
+/// Whether somebody named a volume alone, and no file.
+fn is_volume(word: &str, settings: &Settings) -> bool {
+    let known = |name: VolumeName| selection::by_name(settings, &name).is_ok();
+    !Path::new(word).exists() && word.parse().is_ok_and(known)
 }
 
 type Subject = (VolumeName, Option<PathBuf>, Vec<(u64, u64)>);

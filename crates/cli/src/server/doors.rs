@@ -72,9 +72,18 @@ impl TlsOptions {
 }
 
 /// Keeps this process able to answer the kernel when memory is short.
-pub fn become_io_flusher() {
-    if let Err(error) = fuse::become_io_flusher() {
-        eprintln!("bimetal: {error}; under memory pressure the kernel may wait for us");
+///
+/// # Errors
+/// What to tell the user, once there is something to answer for.
+pub fn become_io_flusher() -> Result<(), String> {
+    fuse::become_io_flusher()
+        .map_err(|error| format!("{error}; under memory pressure the kernel may wait for us"))
+}
+
+/// Tells it.
+pub fn tell_unless_flusher(outcome: Result<(), String>) {
+    if let Err(warning) = outcome {
+        eprintln!("bimetal: {warning}");
     }
 }
 
@@ -200,16 +209,18 @@ impl Doors {
             }
             // Only root can put a file system on it, and only then the kernel may wait for us.
             if rustix::process::geteuid().is_root() {
-                become_io_flusher();
+                tell_unless_flusher(become_io_flusher());
             }
             doors.fuse = Some(door);
         }
         // Last: a device with a file system on it asks at once.
         if options.ublk {
-            become_io_flusher();
+            // Before the door: threads inherit it.
+            let flusher = become_io_flusher();
             let mark = mark_of(volume.volume());
             let ublk_options = UblkOptions { mark: Some(mark), rotational };
             let door = UblkDoor::open(io.clone(), volume, ublk_options).await?;
+            tell_unless_flusher(flusher);
             if door.recovered() {
                 let device = door.path().display();
                 eprintln!("bimetal: took over {device}, which an earlier server had left");

@@ -30,7 +30,7 @@ use listenfd::ListenFd;
 use sd_notify::NotifyState;
 use uring::{Access, Kernel, KernelOptions};
 
-pub use doors::{DoorOptions, TlsOptions, become_io_flusher};
+pub use doors::{DoorOptions, TlsOptions, become_io_flusher, tell_unless_flusher};
 use doors::{Doors, Served};
 pub use event::{Event, Events};
 pub use nbd_address::{NbdAddress, tcp_uri, unix_uri};

@@ -118,21 +118,13 @@ impl PolicyStatus {
         format!("{} extents up, {} refused{most}", sum("up_"), sum("stays_"))
     }
 
-    /// What is set, in a line; `None` when nothing is.
-    pub fn setting_text(&self) -> Option<String> {
-        let wear = self
-            .wear_bytes_per_day
-            .map(|bytes| format!("at most {} a day to the fast drive", human_bytes(bytes)));
-        let quiet = self.quiet.then(|| {
-            let wakes: Vec<String> =
-                self.wakes.iter().map(|(cause, count)| format!("{count} {cause}")).collect();
-            format!("quiet, the slow drive was woken by: {}", wakes.join(", ").replace('_', " "))
-        });
-        let inclusion = self
-            .inclusion
-            .then(|| "what goes up stays on the slow drive while there is room".to_owned());
-        let texts: Vec<String> = wear.into_iter().chain(quiet).chain(inclusion).collect();
-        (!texts.is_empty()).then(|| texts.join("; "))
+    /// What woke the slow drive while it may sleep, in a line.
+    pub fn wake_text(&self) -> Option<String> {
+        let wakes = || {
+            let parts = self.wakes.iter().map(|(cause, count)| format!("{count} {cause}"));
+            parts.collect::<Vec<String>>().join(", ").replace('_', " ")
+        };
+        self.quiet.then(|| format!("the slow drive was woken by: {}", wakes()))
     }
 
     fn count(&self, name: &str) -> u64 {

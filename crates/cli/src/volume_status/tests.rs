@@ -89,6 +89,22 @@ fn a_cache_whose_slow_drive_has_everything_can_do_without_the_fast_one() {
 }
 
 #[test]
+fn what_is_set_is_told_at_rest_and_that_a_cache_which_writes_back_has_something_above() {
+    let mut fast = superblock(Tier::Fast, State::Clean);
+    fast.geometry.class = Class::Cache;
+    fast.cache_mode = engine::CacheMode::WriteBack;
+    fast.tuning.quiet = true;
+    fast.tuning.wear_bytes_per_day = Some(40 * GIB);
+    let status = at_rest(Ok(fast.clone()), Ok(Superblock { role: Tier::Slow, ..fast }));
+    let text = status.text();
+    assert!(text.contains("settings: at most 40G a day to the fast drive; quiet: "), "{text}");
+    assert!(text.contains("at risk: what the slow drive has not"), "{text}");
+    let plain =
+        at_rest(Ok(superblock(Tier::Fast, State::Clean)), Ok(superblock(Tier::Slow, State::Clean)));
+    assert!(!plain.text().contains("settings") && !plain.text().contains("at risk"));
+}
+
+#[test]
 fn scripts_find_the_names_they_rely_on() {
     let status =
         at_rest(Ok(superblock(Tier::Fast, State::Clean)), Ok(superblock(Tier::Slow, State::Clean)));

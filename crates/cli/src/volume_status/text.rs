@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use engine::CacheMode;
 use io::units::human_bytes;
 
 use super::{RequestStatus, VolumeStatus};
@@ -34,6 +35,7 @@ impl VolumeStatus {
             line("flushes", &durability.text());
             durability.behind_text().iter().for_each(|text| line("writes", text));
         }
+        self.settings.and_then(|set| set.text()).iter().for_each(|text| line("settings", text));
         if let Some(server) = &self.server {
             line("server", &format!("process {}, {}", server.pid, server.io));
             server.uris.iter().for_each(|uri| line("nbd", uri));
@@ -58,8 +60,16 @@ impl VolumeStatus {
             let (records, bytes) = (recovery.records, human_bytes(recovery.log_bytes));
             line("recovery", &format!("{records} records, {bytes} of log replayed in {ms} ms"));
         }
-        if let Some(risk) = &self.at_risk {
-            line("at risk", &risk.text());
+        match &self.at_risk {
+            Some(risk) => line("at risk", &risk.text()),
+            // A cache that writes back is closed without bringing everything home.
+            None if self.mode.as_deref() == Some(CacheMode::WriteBack.name()) => {
+                line(
+                    "at risk",
+                    "what the slow drive has not: 'bimetal map' reads how much that is",
+                );
+            }
+            None => {}
         }
         if let (Some(log), true) = (&self.log, self.server.is_some()) {
             let (used, size) = (human_bytes(log.used_bytes), human_bytes(log.size_bytes));
@@ -82,7 +92,7 @@ impl VolumeStatus {
             line("stage", &policy.stage_text());
             line("placement", &policy.decision_text());
             policy.ghost_text().iter().for_each(|text| line("sizes", text));
-            policy.setting_text().iter().for_each(|text| line("settings", text));
+            policy.wake_text().iter().for_each(|text| line("quiet", text));
         }
         if let Some(served) = &self.served {
             let [log, fast, stage, slow, hole] = [

@@ -19,19 +19,24 @@ pub(super) struct Blkparse {
 
 /// Whether a line may be an event of blkparse: device, processor, number, time.
 pub(super) fn looks_like(text: &str) -> bool {
+    begins_like(text) && text.split_whitespace().nth(3).is_some_and(|field| time_us(field).is_ok())
+}
+
+/// The same, whatever its time is.
+fn begins_like(text: &str) -> bool {
     let mut fields = text.split_whitespace();
     let device = fields.next().and_then(|field| field.split_once(','));
     device
         .is_some_and(|(major, minor)| major.parse::<u32>().is_ok() && minor.parse::<u32>().is_ok())
         && fields.next().is_some_and(|field| field.parse::<u32>().is_ok())
         && fields.next().is_some_and(|field| field.parse::<u64>().is_ok())
-        && fields.next().is_some_and(|field| time_us(field).is_ok())
+        && fields.next().is_some()
 }
 
 impl Reader for Blkparse {
     fn line(&mut self, text: &str) -> Result<Said, Problem> {
         // The summary at the end, and messages between, are no events.
-        if !looks_like(text) {
+        if !begins_like(text) {
             return Ok(Said::Nothing);
         }
         let fields: Vec<&str> = text.split_whitespace().collect();

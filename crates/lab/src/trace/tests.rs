@@ -59,6 +59,14 @@ fn blkparse_gives_what_was_queued_or_else_issued() {
 }
 
 #[test]
+fn an_event_of_blkparse_without_its_time_is_an_error_that_names_the_line() {
+    let cut = "  8,0    1        1     0.000000000   913  Q   R 2048 + 8 [fio]\n\
+               \x20 8,0    1        2     0.00001   913  Q   R 2056 + 8 [fio]\n";
+    let said = parse(cut).unwrap_err().to_string();
+    assert!(said.contains("line 2") && said.contains("time"), "{said}");
+}
+
+#[test]
 fn flushes_that_come_with_data_are_asked_for() {
     let text = "8,0    0        4     1.500000000   913  Q  FWFS 16 + 16 [jbd2]\n\
                 8,0    0        5     1.600000000   913  Q  WFS 32 + 8 [jbd2]\n\

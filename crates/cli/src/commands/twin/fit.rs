@@ -8,8 +8,9 @@ use lab::probe::Measurements;
 use serde::Serialize;
 use twin::Condition;
 
-use super::write_new;
+use super::stem;
 use crate::failure::{Exit, Failure, Outcome};
+use crate::new_file;
 use crate::settings::Settings;
 use crate::table::{Align, Table};
 
@@ -62,14 +63,14 @@ pub fn run(arguments: &FitArguments, settings: &Settings) -> Outcome {
         Some(path) => path.clone(),
         None => arguments.from.with_extension("toml"),
     };
-    write_new::refuse_existing(&file)?;
-    let name = arguments.name.clone().unwrap_or_else(|| write_new::stem(&file));
+    new_file::refuse_existing(&file)?;
+    let name = arguments.name.clone().unwrap_or_else(|| stem(&file));
     let condition = match arguments.condition {
         Worn::Fresh => Condition::Fresh,
         Worn::Used => Condition::Used,
     };
     let made = fit(&measurements, &name, condition).map_err(Failure::failed)?;
-    write_new::write(&file, &made.profile.file().to_toml())?;
+    new_file::write(&file, &made.profile.file().to_toml())?;
     let report = Report {
         name: made.profile.name(),
         file: &file,

@@ -12,7 +12,8 @@ use uring::{Kernel, KernelOptions};
 
 use crate::failure::{Exit, Failure, OnPath, Outcome};
 use crate::server::{
-    BUSY_PAUSE_NS, Event, Events, First, NbdAddress, become_io_flusher, first_of, tcp_uri, unix_uri,
+    BUSY_PAUSE_NS, Event, Events, First, NbdAddress, become_io_flusher, first_of, tcp_uri,
+    tell_unless_flusher, unix_uri,
 };
 use crate::settings::Settings;
 
@@ -109,10 +110,12 @@ async fn serve(
     let rotational = profile.rotational();
     let device = match arguments.ublk {
         true => {
-            become_io_flusher();
+            let flusher = become_io_flusher();
             // No mark: what was written is gone with this process, so nobody may take the device over.
             let options = UblkOptions { mark: None, rotational };
-            Some(UblkDoor::open(io.clone(), paced.clone(), options).await?)
+            let door = UblkDoor::open(io.clone(), paced.clone(), options).await?;
+            tell_unless_flusher(flusher);
+            Some(door)
         }
         false => None,
     };

@@ -27,11 +27,3 @@ pub fn write(path: &Path, text: &str) -> Result<(), Failure> {
     }
     written.on_path("write", path)
 }
-
-/// A twin's name from that of its file.
-pub fn stem(path: &Path) -> String {
-    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    stem.chars()
-        .map(|c| if c.is_ascii_alphanumeric() || "-._".contains(c) { c } else { '-' })
-        .collect()
-}
