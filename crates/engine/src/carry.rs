@@ -37,7 +37,10 @@ struct Carried {
 #[derive(Debug, Default)]
 pub(crate) struct Load {
     blocks: Vec<Carried>,
+    /// So many of them, the oldest; the others wait for the next load.
     blocks_max: u64,
+    /// The oldest live record when they were chosen.
+    oldest: Lsn,
 }
 
 impl Load {
@@ -50,18 +53,21 @@ impl Load {
     /// `written`: bytes written to it so far, and the time.
     pub fn for_busy(state: &mut State, (fast_written, now_ns): (u64, u64)) -> Load {
         let ring_blocks = state.log.ring_blocks();
+        let oldest = state.log.oldest_live();
         let blocks_max = BLOCKS_MAX.min(ring_blocks / RING_PART);
-        let takes = state.log.live_blocks() * LIVE_PART <= ring_blocks
+        // If the last load has not moved it on, something else holds the tail, and no room comes of carrying.
+        let takes = state.carried_from != Some(oldest)
+            && state.log.live_blocks() * LIVE_PART <= ring_blocks
             && !state.homeward
             && !state.placer.overwrites_below()
             && state.has_room_to_carry(blocks_max)
             && state.placer.wear_covers(blocks_max * BLOCK_BYTES, fast_written, now_ns);
-        Load { blocks: Vec::new(), blocks_max: if takes { blocks_max } else { 0 } }
+        Load { blocks: Vec::new(), blocks_max: if takes { blocks_max } else { 0 }, oldest }
     }
 
-    /// Whether these versions of blocks would have a place. Not zeros, which take no room in the ring.
+    /// Whether these versions of blocks may stay in the log. Not zeros, which take no room in the ring.
     pub fn takes(&self, blocks: &[(u64, Logged)]) -> bool {
-        (self.blocks.len() + blocks.len()) as u64 <= self.blocks_max
+        self.blocks_max > 0
             && blocks.iter().all(|(_, version)| matches!(version, Logged::Data { .. }))
     }
 
@@ -80,8 +86,10 @@ impl Load {
 
 /// Writes them again at the log's end, where they are still the newest versions.
 pub(crate) async fn carry(shared: &Rc<Shared>, load: Load) -> Result<(), Error> {
+    shared.state.borrow_mut().carried_from = Some(load.oldest);
     let mut blocks = load.blocks;
     blocks.sort_unstable_by_key(|carried| carried.lsn);
+    blocks.truncate(load.blocks_max as usize);
     // Neighbours in LSN are neighbours on the drive: across the end of the ring there is a header between.
     let reads: Vec<_> = blocks
         .chunk_by(|one, next| one.lsn.0 + 1 == next.lsn.0)

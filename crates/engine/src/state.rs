@@ -136,6 +136,8 @@ pub(crate) struct State {
     pub courtesy: Courtesy,
     /// Whether nobody writes, so that emptying the log can take its time.
     pub lull: Lull,
+    /// The oldest live record when blocks were last carried.
+    pub carried_from: Option<Lsn>,
     /// Extents written to a fresh slot by a record that recovery would still verify by its data:
     /// their homes must not be changed in place. Extent → LSN of the record.
     pub young: FixedMap<u64, Lsn>,
@@ -234,6 +236,7 @@ impl State {
             quiet: Quiet::default(),
             courtesy: Courtesy::default(),
             lull: Lull::default(),
+            carried_from: None,
             young: FixedMap::default(),
             young_order: VecDeque::new(),
             destage_waits: BTreeSet::new(),

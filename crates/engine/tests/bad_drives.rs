@@ -287,6 +287,48 @@ fn a_damaged_log_header_is_found_in_the_next_and_two_in_a_row_are_refused() {
 }
 
 #[test]
+fn a_block_of_the_log_that_cannot_be_read_holds_up_no_other_and_has_nothing_carried_again_and_again()
+ {
+    const BLOCKS: u64 = 40;
+    let rig = Rig::small(21);
+    rig.create();
+    let (simulation, fast) = (&rig.simulation, rig.fast);
+    rig.session(|io, engine| async move {
+        for at in (0..100 * MIB).step_by(MIB as usize) {
+            put(&io, &engine, at, MIB as usize, 1).await;
+        }
+        engine.flush().await.unwrap();
+        io.sleep(60 * SECOND_NS).await;
+        let written = |n: u64| 64 * MIB + 2 * n * EXTENT as u64;
+        let first = engine.log_end();
+        for n in 0..BLOCKS {
+            put(&io, &engine, written(n), 4096, 2).await;
+        }
+        engine.flush().await.unwrap();
+        let place = 2 * MIB + (first.0 + 1) % 1024 * 4096;
+        simulation.set_unreadable(fast, place..place + 512);
+        // More than half of the log.
+        for n in 0..40 {
+            put(&io, &engine, 90 * MIB, 60 * KIB as usize, n).await;
+        }
+        engine.flush().await.unwrap();
+        io.sleep(20 * SECOND_NS).await;
+        let status = engine.status();
+        let (carried, left) = (status.moves.carried_bytes / 4096, status.log.dirty_bytes / 4096);
+        println!("{carried} blocks carried, {left} left");
+        assert!(carried <= BLOCKS, "{carried} blocks carried");
+        assert!(left <= 2, "{left} blocks are left in the log");
+        simulation.clear_faults();
+        io.sleep(20 * SECOND_NS).await;
+        assert_eq!(engine.status().log.dirty_bytes, 0);
+        for n in 0..BLOCKS {
+            expect(&io, &engine, written(n), 4096, 2).await;
+        }
+    });
+    rig.assert_sound();
+}
+
+#[test]
 fn an_allocation_that_cannot_be_read_is_refused_by_name() {
     let rig = filled(17);
     rig.killed_session(|io, engine| async move {
