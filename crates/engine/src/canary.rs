@@ -212,6 +212,8 @@ mod cage {
         DestageUnchecked,
         /// Nor what is carried.
         CarriedUnchecked,
+        /// When the log cannot be written any more, what was carried stays where it has not arrived.
+        CarriedNotPutBack,
         /// What a client wrote, or trimmed, while a block was carried is not looked at.
         CarriedOverNewer,
         /// Homes on the slow drive are not flushed before the record that says they are filled.

@@ -20,8 +20,8 @@ use crate::state::State;
 /// Blocks carried at once: 1 MiB, and of a small ring a sixteenth.
 const BLOCKS_MAX: u64 = 256;
 const RING_PART: u64 = 16;
-/// While at most this part of the ring is alive. It is emptied from half a ring on, so that 1.3 blocks are carried for
-/// each that a client writes at worst; with more alive it would be more, for little.
+/// While at most this part of the ring is alive. It is emptied from half a ring on, so that 1.3 ring blocks are carried for
+/// each that clients' records take at worst: 2.8 for each block that a client writes alone, which takes two.
 const LIVE_PART: u64 = 4;
 const BLOCK: usize = BLOCK_BYTES as usize;
 
@@ -39,8 +39,8 @@ pub(crate) struct Load {
     blocks: Vec<Carried>,
     /// So many of them, the oldest; the others wait for the next load.
     blocks_max: u64,
-    /// The oldest live record when they were chosen.
-    oldest: Lsn,
+    /// The oldest live block when they were chosen.
+    oldest: Option<Lsn>,
 }
 
 impl Load {
@@ -53,10 +53,10 @@ impl Load {
     /// `written`: bytes written to it so far, and the time.
     pub fn for_busy(state: &mut State, (fast_written, now_ns): (u64, u64)) -> Load {
         let ring_blocks = state.log.ring_blocks();
-        let oldest = state.log.oldest_live();
+        let oldest = state.log.oldest_live_block();
         let blocks_max = BLOCKS_MAX.min(ring_blocks / RING_PART);
         // If the last load has not moved it on, something else holds the tail, and no room comes of carrying.
-        let takes = state.carried_from != Some(oldest)
+        let takes = (oldest.is_none() || state.carried_from != oldest)
             && state.log.live_blocks() * LIVE_PART <= ring_blocks
             && !state.homeward
             && !state.placer.overwrites_below()
@@ -84,9 +84,10 @@ impl Load {
     }
 }
 
-/// Writes them again at the log's end, where they are still the newest versions.
-pub(crate) async fn carry(shared: &Rc<Shared>, load: Load) -> Result<(), Error> {
-    shared.state.borrow_mut().carried_from = Some(load.oldest);
+/// Writes them again at the log's end, where they are still the newest versions. Gives how many, and what kept it
+/// from reading the others.
+pub(crate) async fn carry(shared: &Rc<Shared>, load: Load) -> (u64, Result<(), Error>) {
+    shared.state.borrow_mut().carried_from = load.oldest;
     let mut blocks = load.blocks;
     blocks.sort_unstable_by_key(|carried| carried.lsn);
     blocks.truncate(load.blocks_max as usize);
@@ -98,6 +99,7 @@ pub(crate) async fn carry(shared: &Rc<Shared>, load: Load) -> Result<(), Error> 
             (run, shared.fast.read(position, shared.io.pool().take(run.len() * BLOCK)))
         })
         .collect();
+    let mut carried_blocks = 0;
     let mut outcome = Ok(());
     for (run, transfer) in reads {
         let (data, read) = transfer.await;
@@ -108,29 +110,31 @@ pub(crate) async fn carry(shared: &Rc<Shared>, load: Load) -> Result<(), Error> 
         }
         for (carried, bytes) in run.iter().zip(data.chunks_exact(BLOCK)) {
             if crc32c(bytes) == carried.crc || canary!(CarriedUnchecked) {
-                append(shared, *carried, bytes);
+                carried_blocks += u64::from(append(shared, *carried, bytes));
             } else {
                 mark_lost(shared, carried.block, carried.lsn);
             }
         }
     }
     shared.log_work.wake_all();
-    outcome
+    (carried_blocks, outcome)
 }
 
-fn append(shared: &Shared, carried: Carried, bytes: &[u8]) {
+/// Says whether it was.
+fn append(shared: &Shared, carried: Carried, bytes: &[u8]) -> bool {
     let mut state = shared.state.borrow_mut();
     let newest = state.log.lookup(carried.block);
     if newest.is_none_or(|version| version.lsn() != carried.lsn) && !canary!(CarriedOverNewer) {
         marks::hit(Mark::CarryOvertaken);
-        return;
+        return false;
     }
     // On the way to the slow drive alone what is logged is kept in memory, and goes home.
-    if state.homeward || !state.has_room_to_carry(1) {
-        return;
+    if state.homeward || state.poisoned.is_some() || !state.has_room_to_carry(1) {
+        return false;
     }
     marks::hit(Mark::Carried);
-    state.log.append_data(shared.io.pool(), carried.block, bytes);
+    state.log.append_carried(shared.io.pool(), carried.block, bytes, newest);
     state.mark_logged(carried.block.0 * BLOCK_BYTES, BLOCK_BYTES);
     state.counters.moves.carried_bytes += BLOCK_BYTES;
+    true
 }

@@ -194,6 +194,7 @@ pub(crate) async fn write_pages(shared: &Rc<Shared>) -> Result<(), Error> {
         flush_all(shared).await?;
     }
     marks::hit(Mark::MapPagesWritten);
+    shared.state.borrow_mut().quiet.used_by_work(shared.io.now_ns());
     let mut under_way = Vec::with_capacity(encoded.len() * 2);
     let mut written = Vec::with_capacity(encoded.len());
     let homeward = shared.state.borrow().homeward;

@@ -24,7 +24,6 @@ use crate::format::map_page::{EntryForm, Part, Residence};
 use crate::format::record::Entry;
 use crate::log::Logged;
 use crate::marks::{self, Mark};
-use crate::quiet::WakeCause;
 use crate::shared::{AccessPass, Looks, Shared};
 use crate::staging;
 use crate::state::State;
@@ -100,6 +99,8 @@ pub(crate) enum Below {
 pub(crate) enum Progress {
     /// Extents were destaged.
     Some,
+    /// None was, but blocks were carried.
+    Carried,
     /// Nothing could be done now.
     None,
 }
@@ -120,11 +121,7 @@ pub(crate) async fn destage(shared: &Rc<Shared>, below: Below) -> Result<Progres
         plan(&mut shared.state.borrow_mut(), written, below);
     let starved = starved && shared.state.borrow().quarantine_waits_for_record();
     if jobs.iter().any(Job::uses_slow) {
-        let cause = match below {
-            Below::Everything => WakeCause::Upkeep,
-            Below::WhatMust => WakeCause::LogFull,
-        };
-        shared.state.borrow_mut().quiet.used(cause, shared.io.now_ns());
+        shared.state.borrow_mut().quiet.used_by_work(shared.io.now_ns());
     }
     if starved {
         marks::hit(Mark::DestageStarved);
@@ -137,13 +134,15 @@ pub(crate) async fn destage(shared: &Rc<Shared>, below: Below) -> Result<Progres
         // are still waiting for that.
         durable_point(shared).await?;
     }
-    let carries = !load.is_empty();
-    if carries && let Err(error) = carry(shared, load).await {
-        abandon(shared, jobs.iter());
-        return Err(error);
-    }
+    let (carried_blocks, carried) = match load.is_empty() {
+        true => (0, Ok(())),
+        false => carry(shared, load).await,
+    };
     if jobs.is_empty() {
-        return Ok(if carries { Progress::Some } else { Progress::None });
+        return match carried {
+            _ if carried_blocks > 0 => Ok(Progress::Carried),
+            carried => carried.map(|()| Progress::None),
+        };
     }
     let outcome = copy(shared, &jobs).await;
     let done = match outcome {
@@ -157,7 +156,7 @@ pub(crate) async fn destage(shared: &Rc<Shared>, below: Below) -> Result<Progres
     shared.internal_room(5).await?;
     settle(shared, &jobs, &done, before);
     shared.log_work.wake_all();
-    Ok(if carries || done.contains(&true) { Progress::Some } else { Progress::None })
+    Ok(if carried_blocks > 0 || done.contains(&true) { Progress::Some } else { Progress::None })
 }
 
 struct Plan {

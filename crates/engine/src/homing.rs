@@ -26,6 +26,7 @@ use crate::geometry::Class;
 use crate::log::Logged;
 use crate::marks::{self, Mark};
 use crate::mover::clean_some;
+use crate::quiet::WakeCause;
 use crate::shared::Shared;
 use crate::state::State;
 
@@ -123,6 +124,7 @@ async fn logged_home(shared: &Rc<Shared>, owed: BTreeSet<BlockId>) -> Result<(),
 }
 
 async fn bring_blocks_home(shared: &Rc<Shared>, mut owed: BTreeSet<BlockId>) -> Result<(), Error> {
+    shared.state.borrow_mut().quiet.begin_work(WakeCause::Write);
     flush_all(shared).await?;
     loop {
         let (short, volatile) = {
@@ -163,6 +165,7 @@ async fn mirror(shared: &Rc<Shared>, end: Lsn) -> Result<(), Error> {
 /// Brings everything home, and cleans every copy. Nothing dirty is made meanwhile, because the
 /// caller has had routes go home and waited for who was under way.
 async fn all_home(shared: &Rc<Shared>) -> Result<(), Error> {
+    shared.state.borrow_mut().quiet.begin_work(WakeCause::Upkeep);
     flush_all(shared).await?;
     loop {
         if shared.state.borrow().homecoming == Some(Homecoming::Cancelled) {

@@ -110,6 +110,11 @@ pub(crate) async fn run(shared: Rc<Shared>) {
                     rest(&shared, Some(soon), Rest::UntilIdle).await;
                     Ok(())
                 }
+                Ok(Progress::Carried) => {
+                    // Nothing was emptied in that time.
+                    shared.state.borrow_mut().pace.carried();
+                    Ok(())
+                }
                 outcome => outcome.map(|_| ()),
             },
             Work::Checkpoint => drain(&shared, checkpoint(&shared)).await,
@@ -165,9 +170,10 @@ fn note_use(shared: &Shared, work: Work, now_ns: u64) {
     let mut state = shared.state.borrow_mut();
     let urgent = presses(&state, now_ns);
     let cause = if urgent { WakeCause::LogFull } else { WakeCause::Upkeep };
+    state.quiet.begin_work(cause);
     match work {
-        // Destage says itself whether it does.
-        Work::Checkpoint | Work::Vouch => state.quiet.used(cause, now_ns),
+        // Destage and checkpoint say themselves whether they do.
+        Work::Vouch => state.quiet.used(cause, now_ns),
         Work::Move(Effort::FewBelow | Effort::All) => state.quiet.used(cause, now_ns),
         _ => {}
     }
@@ -199,8 +205,15 @@ async fn destage_politely(shared: &Rc<Shared>) -> Result<Progress, Error> {
     };
     shared.state.borrow_mut().courtesy.work(could_wait);
     let begun_ns = shared.io.now_ns();
-    let urgent = presses(&shared.state.borrow(), begun_ns);
-    let below = if urgent { Below::WhatMust } else { Below::Everything };
+    let below = {
+        let state = shared.state.borrow();
+        // What is alive would go round for ever beside a drive that has nothing to do.
+        let is_spared = state.quiet.is_wanted() || state.quiet.is_in_use(begun_ns);
+        match presses(&state, begun_ns) && is_spared {
+            true => Below::WhatMust,
+            false => Below::Everything,
+        }
+    };
     let outcome = destage(shared, below).await;
     let now_ns = shared.io.now_ns();
     let mut state = shared.state.borrow_mut();

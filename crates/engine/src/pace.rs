@@ -26,6 +26,11 @@ impl Pace {
         self.worked_ns += duration_ns;
     }
 
+    /// The work so far has carried blocks, and says nothing of how long destaging takes.
+    pub fn carried(&mut self) {
+        self.worked_ns = 0;
+    }
+
     /// So many blocks were destaged. Each frees at least its own place in the log.
     pub fn emptied(&mut self, blocks: u64) {
         if blocks == 0 {

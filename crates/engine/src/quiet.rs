@@ -8,11 +8,13 @@ use std::fmt;
 use std::rc::Rc;
 
 use io::WaitList;
-use io::units::SECOND_NS;
+use io::units::{MILLISECOND_NS, SECOND_NS};
 
 /// Nothing was asked of the slow drive for so long: it may be asleep. Drives that go to sleep wait
 /// for minutes; this long after its last use work that has waited is done.
 const AWAKE_NS: u64 = 30 * SECOND_NS;
+/// A client asked for it so recently: it is in use. Work on it would meet the next request.
+const IN_USE_NS: u64 = 50 * MILLISECOND_NS;
 
 /// What woke the slow drive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,10 +60,13 @@ pub struct Wakes {
 }
 
 /// Whether the slow drive is left alone, and when it was last used.
-#[derive(Default)]
 pub(crate) struct Quiet {
     wanted: bool,
     used_ns: u64,
+    /// By a client.
+    asked_ns: u64,
+    /// What the background works for.
+    work: WakeCause,
     wakes: Wakes,
     /// The last wake-up that nobody was told of.
     news: Option<WakeCause>,
@@ -71,7 +76,15 @@ pub(crate) struct Quiet {
 
 impl Quiet {
     pub fn new(wanted: bool, now_ns: u64) -> Quiet {
-        Quiet { wanted, used_ns: now_ns, ..Quiet::default() }
+        Quiet {
+            wanted,
+            used_ns: now_ns,
+            asked_ns: 0,
+            work: WakeCause::Upkeep,
+            wakes: Wakes::default(),
+            news: None,
+            told: Rc::default(),
+        }
     }
 
     pub fn set(&mut self, wanted: bool) {
@@ -82,6 +95,9 @@ impl Quiet {
     pub fn used(&mut self, cause: WakeCause, now_ns: u64) {
         let slept = now_ns > self.used_ns + AWAKE_NS;
         self.used_ns = now_ns;
+        if matches!(cause, WakeCause::Read | WakeCause::Write) {
+            self.asked_ns = now_ns;
+        }
         if !self.wanted || !slept {
             return;
         }
@@ -94,6 +110,21 @@ impl Quiet {
         } += 1;
         self.news = Some(cause);
         self.told.wake_all();
+    }
+
+    /// What the background does from here on is for this.
+    pub fn begin_work(&mut self, cause: WakeCause) {
+        self.work = cause;
+    }
+
+    /// The background uses the slow drive now.
+    pub fn used_by_work(&mut self, now_ns: u64) {
+        self.used(self.work, now_ns);
+    }
+
+    /// Whether clients want the slow drive just now.
+    pub fn is_in_use(&self, now_ns: u64) -> bool {
+        now_ns < self.asked_ns + IN_USE_NS
     }
 
     /// Whether work that can wait must, now: the slow drive may be asleep.

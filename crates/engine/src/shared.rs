@@ -133,6 +133,7 @@ impl Shared {
             if state.poisoned.is_none() {
                 marks::hit(Mark::Poisoned);
                 state.poisoned = Some(cause);
+                state.log.put_back_carried();
             }
         }
         for list in [

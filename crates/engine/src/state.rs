@@ -136,7 +136,7 @@ pub(crate) struct State {
     pub courtesy: Courtesy,
     /// Whether nobody writes, so that emptying the log can take its time.
     pub lull: Lull,
-    /// The oldest live record when blocks were last carried.
+    /// The oldest live block when blocks were last carried.
     pub carried_from: Option<Lsn>,
     /// Extents written to a fresh slot by a record that recovery would still verify by its data:
     /// their homes must not be changed in place. Extent → LSN of the record.
@@ -233,7 +233,7 @@ impl State {
             cleaning: Cleaning::default(),
             inclusion: Inclusion::default(),
             lasting_heat: LastingHeat::default(),
-            quiet: Quiet::default(),
+            quiet: Quiet::new(false, 0),
             courtesy: Courtesy::default(),
             lull: Lull::default(),
             carried_from: None,

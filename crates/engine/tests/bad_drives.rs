@@ -307,7 +307,15 @@ fn a_block_of_the_log_that_cannot_be_read_holds_up_no_other_and_has_nothing_carr
         engine.flush().await.unwrap();
         let place = 2 * MIB + (first.0 + 1) % 1024 * 4096;
         simulation.set_unreadable(fast, place..place + 512);
-        // More than half of the log.
+        // More than half of the log, while somebody wants the slow drive.
+        let reader = engine.clone();
+        let pool = io.pool().clone();
+        io.spawn(async move {
+            for n in 0..1000 {
+                let at = (30 * MIB + n * 13 * MIB / 10) % (60 * MIB) / 4096 * 4096;
+                reader.read(at, pool.take(4096)).await.1.unwrap();
+            }
+        });
         for n in 0..40 {
             put(&io, &engine, 90 * MIB, 60 * KIB as usize, n).await;
         }

@@ -13,7 +13,7 @@ use engine::{
 };
 use io::units::{GIB, KIB, MIB, MILLISECOND_NS, SECOND_NS};
 use io::{Buf, Device, Durability, Io, Place, Volume};
-use rig::{EXTENT, expect, put};
+use rig::{EXTENT, put};
 use twin::{DriveSpec, Profile, Random, Simulation};
 
 const BYTES: u64 = EXTENT as u64;
@@ -461,44 +461,6 @@ fn random_writes_run_at_the_fast_drive_s_rate_and_over_a_full_log_no_slower_than
         assert!(landing >= fast_alone, "{landing} of {fast_alone}");
         assert!(sustained >= slow_alone, "{sustained} of {slow_alone}");
     });
-}
-
-/// Writes a block of each of 150 extents that live below, then one place for as long as six turns of the log take.
-/// What was carried and what was destaged meanwhile, in bytes.
-fn once_and_again_and_again(tuning: Tuning) -> (u64, u64) {
-    const ONCE: u64 = 150;
-    let written = |n: u64| (4000 + 2 * n) * BYTES + n % 32 * 4096;
-    play(tuning, |io, engine| async move {
-        for n in 0..ONCE {
-            put(&io, &engine, written(n), 4096, n).await;
-        }
-        engine.flush().await.unwrap();
-        let before = engine.status().moves;
-        for n in 0..6 * 64 {
-            put(&io, &engine, 3000 * BYTES, 60 * KIB as usize, n).await;
-        }
-        let after = engine.status().moves;
-        for n in 0..ONCE {
-            expect(&io, &engine, written(n), 4096, n).await;
-        }
-        io.sleep(60 * SECOND_NS).await;
-        assert_eq!(engine.status().log.dirty_bytes, 0, "all is home when clients rest");
-        (after.carried_bytes - before.carried_bytes, after.destaged_bytes - before.destaged_bytes)
-    })
-}
-
-#[test]
-fn what_is_written_once_stays_in_a_log_that_is_full_of_the_dead() {
-    let (carried, destaged) = once_and_again_and_again(Tuning::default());
-    println!("carried {carried}, destaged {destaged}");
-    assert_eq!(destaged, 0);
-    let again = 6 * 64 * 16 * 4096;
-    assert!(carried > 3 * 150 * 4096 && carried < again / 2, "{carried} for {again}");
-    // What the fast drive may be written is used up: it goes down instead.
-    let spent = Tuning { wear_bytes_per_day: Some(1), ..Tuning::default() };
-    let (carried, destaged) = once_and_again_and_again(spent);
-    assert_eq!(carried, 0);
-    assert!(destaged >= 150 * 4096, "{destaged}");
 }
 
 /// Random reads of the upper half of the volume, which nobody writes, for so long; their mean time (ms).

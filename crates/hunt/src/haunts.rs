@@ -91,6 +91,7 @@ pub(crate) fn haunts(canary: Canary) -> &'static [&'static str] {
         Canary::RoomNotPromised => &["fresh extents over a full log"],
         Canary::ReadUnchecked | Canary::DestageUnchecked => &["a block of the log rots"],
         Canary::CarriedUnchecked => &["carried: a block has rotted"],
+        Canary::CarriedNotPutBack => &["carried: the log is refused"],
         Canary::CarriedOverNewer => &["carried: written meanwhile"],
         Canary::PageAheadAccepted | Canary::ProgressUncompared => {
             &["drives of other moments of a session"]

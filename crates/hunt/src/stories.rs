@@ -143,6 +143,7 @@ pub fn stories(seed: u64, atomic_write_bytes: u32) -> Vec<Story> {
         carrying::round_the_ring(&drives),
         carrying::written_as_they_are_carried(&drives),
         carrying::rotten_before(&drives),
+        carrying::refused(&drives),
         damaging::a_block_of_the_log(&drives),
         damaging::drives_of_other_moments(&drives),
         racing::flushes_that_overlap(&drives),

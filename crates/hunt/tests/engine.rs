@@ -161,6 +161,7 @@ survives! {
     a_volume_survives_what_is_carried_round_its_log: "carried: round the ring",
     a_volume_survives_writes_to_what_is_carried: "carried: written meanwhile",
     what_has_rotted_is_not_carried: "carried: a block has rotted",
+    what_was_carried_is_readable_when_the_log_is_refused: "carried: the log is refused",
     a_block_that_rots_in_the_log_is_an_error_and_nothing_else: "a block of the log rots",
     drives_of_other_moments_are_refused: "drives of other moments of a session",
     a_flush_waits_for_the_one_that_has_taken_its_changes: "flushes that overlap",

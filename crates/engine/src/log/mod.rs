@@ -99,6 +99,8 @@ pub(crate) struct Log {
     lost: BTreeSet<BlockId>,
     /// Everything before this record is known to be dead.
     oldest_live: Lsn,
+    /// Blocks appended again: which, where the newer version is, and the older one. Until the newer is written.
+    carried: VecDeque<(BlockId, Lsn, Logged)>,
 }
 
 /// A block of the log that is still the newest version.
@@ -134,6 +136,7 @@ impl Log {
             marks: VecDeque::new(),
             lost: BTreeSet::new(),
             oldest_live: tail,
+            carried: VecDeque::new(),
         }
     }
 
@@ -271,6 +274,33 @@ impl Log {
         self.end()
     }
 
+    /// Appends a block that the log has at `older` with the same data.
+    pub fn append_carried(
+        &mut self,
+        pool: &Pool,
+        block: BlockId,
+        data: &[u8],
+        older: Option<Logged>,
+    ) {
+        let written = self.written;
+        while self.carried.pop_front_if(|(_, newer, _)| *newer < written).is_some() {}
+        self.append_data(pool, block, data);
+        if let (Some(newer), Some(older)) = (self.lookup(block), older) {
+            self.carried.push_back((block, newer.lsn(), older));
+        }
+    }
+
+    /// Nothing more will be written: what was carried and has not arrived is where it was.
+    pub fn put_back_carried(&mut self) {
+        for (block, newer, older) in std::mem::take(&mut self.carried) {
+            let newest = self.lookup(block).is_some_and(|newest| newest.lsn() == newer);
+            if newer >= self.written && newest && !canary!(CarriedNotPutBack) {
+                self.index.insert(block, older, self.ring_blocks);
+            }
+        }
+        self.oldest_live = self.tail;
+    }
+
     /// Makes one large request a record of its own, without a copy, if it fits before the end of
     /// the ring. The caller writes `buf` (grown by the header) at the position given and then
     /// calls [`Log::settle_written`]; the third value is the record's end.
@@ -393,6 +423,16 @@ impl Log {
             self.oldest_live = Lsn(lsn.0 + blocks);
         }
         self.oldest_live
+    }
+
+    /// Where the oldest block is that is still the newest version.
+    pub fn oldest_live_block(&mut self) -> Option<Lsn> {
+        let mut oldest = None;
+        self.visit_live(self.head, |live| {
+            oldest = Some(live.lsn);
+            false
+        });
+        oldest
     }
 
     /// Live blocks in order of their LSNs, from the oldest to `until` (exclusive), told to `visit`

@@ -2,12 +2,13 @@
 
 use engine::{Engine, Tier};
 use io::Durability::Volatile;
-use io::units::{KIB, MILLISECOND_NS};
-use twin::Random;
+use io::ErrorKind;
+use io::units::{KIB, MICROSECOND_NS, MILLISECOND_NS};
+use twin::{Kind, Random};
 
 use super::{
     Drives, EXTENT, FAST_EXTENTS, Prey, Story, boxed, insist, lay_and_rest, missed, put_in_step,
-    together,
+    together, unless_refused,
 };
 use crate::scenario::Stage;
 use crate::watched::Trouble;
@@ -16,12 +17,19 @@ use crate::watched::Trouble;
 const COLD: u64 = 24;
 /// The extent that is written again and again.
 const HOT: u64 = FAST_EXTENTS + COLD;
+/// All that is laid: what follows the hot one is read, for else the slow drive has the time to take what is written.
+const LAID: u64 = HOT + 200;
 /// Half of the smallest log, in records of [`fill`].
 const HALF_A_LOG: u64 = 28;
 
 /// The records of a hot place, of 16 blocks each: the log is full of what is dead.
 async fn fill(volume: &Prey, records: u64) -> Result<(), Trouble> {
-    for _ in 0..records {
+    let mut random = Random::new(volume.io().now_ns());
+    for n in 0..records {
+        if n % 8 == 0 {
+            let extent = HOT + 1 + random.below(LAID - HOT - 1);
+            volume.read(extent * EXTENT + random.below(32) * 4096, 4096).await?;
+        }
         volume.write(HOT * EXTENT, 60 * KIB, Volatile).await?;
     }
     Ok(())
@@ -49,7 +57,7 @@ pub(super) fn round_the_ring(drives: &Drives) -> Story {
     drives
         .story("carried: round the ring")
         .prepare(|stage| async move {
-            lay_and_rest(&stage.volume, 0..HOT + 1).await?;
+            lay_and_rest(&stage.volume, 0..LAID).await?;
             write_cold(&stage.volume).await?;
             fill(&stage.volume, HALF_A_LOG - 5).await
         })
@@ -76,7 +84,7 @@ pub(super) fn written_as_they_are_carried(drives: &Drives) -> Story {
     let mut story = drives
         .story("carried: written meanwhile")
         .uncut()
-        .prepare(|stage| async move { lay_and_rest(&stage.volume, 0..HOT + 1).await })
+        .prepare(|stage| async move { lay_and_rest(&stage.volume, 0..LAID).await })
         .act(move |stage| async move {
             let volume = &stage.volume;
             write_cold(volume).await?;
@@ -123,7 +131,7 @@ pub(super) fn rotten_before(drives: &Drives) -> Story {
     drives
         .story("carried: a block has rotted")
         .uncut()
-        .prepare(|stage| async move { lay_and_rest(&stage.volume, 0..HOT + 1).await })
+        .prepare(|stage| async move { lay_and_rest(&stage.volume, 0..LAID).await })
         .act(|stage| async move {
             let volume = &stage.volume;
             let engine = volume.volume();
@@ -144,6 +152,45 @@ pub(super) fn rotten_before(drives: &Drives) -> Story {
             volume.write(cold(3), 4096, Volatile).await?;
             for n in 0..COLD {
                 volume.read(cold(n), 4096).await?;
+            }
+            insist_carried(&stage)
+        })
+}
+
+/// The log cannot be written any more when something has just been carried: what was flushed can be read where it
+/// was before.
+pub(super) fn refused(drives: &Drives) -> Story {
+    drives
+        .story("carried: the log is refused")
+        .uncut()
+        .prepare(|stage| async move { lay_and_rest(&stage.volume, 0..LAID).await })
+        .act(|stage| async move {
+            let volume = &stage.volume;
+            write_cold(volume).await?;
+            let (writer, watcher) = (volume.clone(), volume.clone());
+            let machine = stage.machine.clone();
+            let writes = boxed(async move { unless_refused(fill(&writer, 8 * HALF_A_LOG).await) });
+            let strikes = boxed(async move {
+                let carried = || watcher.volume().status().moves.carried_bytes;
+                let (mut last, mut times) = (0, 0);
+                for _ in 0..100_000 {
+                    if carried() > last {
+                        (last, times) = (carried(), times + 1);
+                    }
+                    if times == 2 {
+                        machine.fail_next(machine.drives()[0], Kind::Write, 1, ErrorKind::Io);
+                        return Ok(());
+                    }
+                    watcher.io().sleep(10 * MICROSECOND_NS).await;
+                }
+                Ok(())
+            });
+            together(volume, [writes, strikes].into_iter()).await?;
+            for n in 0..COLD {
+                if let Err(trouble) = volume.read(cold(n), 4096).await {
+                    let text = format!("block {n} was flushed, and cannot be read: {trouble:?}");
+                    return Err(Trouble::Lie(text));
+                }
             }
             insist_carried(&stage)
         })
