@@ -1,6 +1,6 @@
 //! Files that a command makes and never overwrites.
 
-use std::fs::OpenOptions;
+use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
@@ -15,11 +15,15 @@ pub fn refuse_existing(path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Makes an empty file.
+pub fn make(path: &Path) -> Result<File, Failure> {
+    refuse_existing(path)?;
+    File::create_new(path).on_path("make", path)
+}
+
 /// Makes the file.
 pub fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    refuse_existing(path)?;
-    let mut file =
-        OpenOptions::new().write(true).create_new(true).open(path).on_path("make", path)?;
+    let mut file = make(path)?;
     let written = file.write_all(text.as_bytes());
     if written.is_err() {
         // Half of it would be in the way of the next try.

@@ -56,7 +56,7 @@ impl Load {
         let oldest = state.log.oldest_live_block();
         let blocks_max = BLOCKS_MAX.min(ring_blocks / RING_PART);
         // If the last load has not moved it on, something else holds the tail, and no room comes of carrying.
-        let takes = (oldest.is_none() || state.carried_from != oldest)
+        let takes = state.carried_from != oldest
             && state.log.live_blocks() * LIVE_PART <= ring_blocks
             && !state.homeward
             && !state.placer.overwrites_below()

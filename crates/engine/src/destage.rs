@@ -55,20 +55,6 @@ enum Target {
     Hole,
 }
 
-impl Job {
-    fn uses_slow(&self) -> bool {
-        let homes = match self.target {
-            Target::InPlace(home) => [Some(home), None],
-            Target::Whole { home, base } => [Some(home), base],
-            Target::Both { copy, own } => [Some(copy), Some(own)],
-            Target::Part { copy, .. } => [Some(copy), None],
-            Target::Below { original, .. } => [Some(original), None],
-            Target::Hole => [None, None],
-        };
-        homes.into_iter().flatten().any(|home| home.tier == Tier::Slow)
-    }
-}
-
 /// Why an extent's blocks do not go home.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stays {
@@ -84,6 +70,20 @@ struct Job {
     planned: Option<Home>,
     /// Block number inside the extent and its version in the log.
     blocks: Vec<(u64, Logged)>,
+}
+
+impl Job {
+    fn uses_slow(&self) -> bool {
+        let homes = match self.target {
+            Target::InPlace(home) => [Some(home), None],
+            Target::Whole { home, base } => [Some(home), base],
+            Target::Both { copy, own } => [Some(copy), Some(own)],
+            Target::Part { copy, .. } => [Some(copy), None],
+            Target::Below { original, .. } => [Some(original), None],
+            Target::Hole => [None, None],
+        };
+        homes.into_iter().flatten().any(|home| home.tier == Tier::Slow)
+    }
 }
 
 /// What goes down to the slow drive.
@@ -138,6 +138,7 @@ pub(crate) async fn destage(shared: &Rc<Shared>, below: Below) -> Result<Progres
         true => (0, Ok(())),
         false => carry(shared, load).await,
     };
+    // As of what is destaged: an error is told if nothing else came of the batch.
     if jobs.is_empty() {
         return match carried {
             _ if carried_blocks > 0 => Ok(Progress::Carried),

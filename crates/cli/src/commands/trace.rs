@@ -185,9 +185,7 @@ fn convert(arguments: &ConvertArguments, settings: &Settings) -> Outcome {
 }
 
 fn writer(path: &Path, format: Written) -> Result<Writer<File>, Failure> {
-    new_file::refuse_existing(path)?;
-    let file = File::options().write(true).create_new(true).open(path).on_path("make", path)?;
-    Writer::new(file, format.into()).on_path("write", path)
+    Writer::new(new_file::make(path)?, format.into()).on_path("write", path)
 }
 
 fn event(asked: &Asked) -> Event {
